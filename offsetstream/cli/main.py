@@ -1,4 +1,4 @@
-"""The command `offsetstream`: finds its subcommands, and ends every error in one line and an exit code."""
+"""The command `offsetstream`: loads its subcommands, and turns every error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -18,33 +18,37 @@ from offsetstream.settings.databricks import is_databricks
 from offsetstream.version import __version__
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
-SETTINGS = {"auto_envvar_prefix": _ENVIRONMENT_PREFIX, "help_option_names": ["-h", "--help"]}
-# By section of the help: the name of each command, where it is, and what it does. Only the command that is called is
-# imported, so that looking is quick.
+SETTINGS = {
+    "auto_envvar_prefix": _ENVIRONMENT_PREFIX,
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,  # columns of help, where the terminal has as many
+}
+# By section of the help: the name of each command, its place, and its summary. Only the called command is imported:
+# importing all takes seconds.
 SUBCOMMANDS = {
     "Run it": {
         "demo": ("offsetstream.cli.demo:demo", "Run the whole pipeline on a temporary local Kafka."),
         "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
-        "stop": ("offsetstream.cli.stop:stop", "Stop the running job after its present batch."),
-        "reload": ("offsetstream.cli.reload:reload", "Load offsets partitions again, in the running job."),
+        "stop": ("offsetstream.cli.stop:stop", "Stop the running job after its current batch."),
+        "reload": ("offsetstream.cli.reload:reload", "Reload offsets partitions in the running job."),
         "maintain": ("offsetstream.cli.maintain:maintain", "Compact and vacuum the tables, and thin old history."),
-        "config": ("offsetstream.cli.config:config", "Show each setting, and where its value comes from."),
+        "config": ("offsetstream.cli.config:config", "Show each setting and where its value comes from."),
     },
     "Ask it": {
         "groups": (
             "offsetstream.cli.groups:groups",
-            "List and describe groups; find what is wrong, and why.",
+            "List and describe groups; find what is wrong and why.",
         ),
         "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets; find who moved them; set them."),
         "lag": ("offsetstream.cli.lag:lag", "Show lag in messages and in time."),
-        "report": ("offsetstream.cli.report:report", "Write one HTML page with what is wrong, and why."),
-        "sql": ("offsetstream.cli.sql:sql", "Query all tables and views by SQL, read-only."),
+        "report": ("offsetstream.cli.report:report", "Write one HTML page with what is wrong and why."),
+        "sql": ("offsetstream.cli.sql:sql", "Query all tables and views with SQL, read-only."),
         "partitions": ("offsetstream.cli.partitions:partitions", "Show how far each offsets partition is replayed."),
         "coordinator": ("offsetstream.cli.coordinator:coordinator", "Show which broker serves a group."),
         "views": ("offsetstream.cli.views:views", "List the SQL views, create them in a catalog, serve JDBC."),
     },
     "Ask the live cluster, or change it (also: offsets reset, groups delete)": {
-        "topics": ("offsetstream.cli.topics:topics", "Describe topics, and the groups that read them."),
+        "topics": ("offsetstream.cli.topics:topics", "Describe topics and the groups that read them."),
         "peek": ("offsetstream.cli.peek:peek", "Show the next records that a group would read."),
         "verify": ("offsetstream.cli.verify:verify", "Check the tables against the live cluster."),
     },
@@ -52,13 +56,12 @@ SUBCOMMANDS = {
         "replay": ("offsetstream.cli.replay:replay", "Rebuild groups and offsets from log segments."),
         "dump": ("offsetstream.cli.dump:dump", "Print the records of log segments, or of a cluster."),
         "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
-        "encode": ("offsetstream.cli.encode:encode", "Encode decoded records again, as any release would."),
+        "encode": ("offsetstream.cli.encode:encode", "Encode decoded records as a Kafka release writes them."),
         "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
     },
 }
 
-# The extra that brings a package (pyproject.toml), and of a command that needs more than Kafka's client, the one that
-# suffices.
+# The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
 _EXTRAS = {
     **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
     **dict.fromkeys(
@@ -74,10 +77,10 @@ _SUFFICES = {
 
 
 class OneLineErrors(click.Command):
-    """A command whose errors of ours become one line on stderr and their exit code."""
+    """A command whose known errors become one line on stderr and an exit code."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the options; some, as --help, print."""
+        """Parse the options; some, such as --help, print."""
         try:
             return super().make_context(*args, **kwargs)
         except (OffsetstreamError, OSError) as error:
@@ -91,13 +94,13 @@ class OneLineErrors(click.Command):
         try:
             return super().invoke(ctx)
         except (OffsetstreamError, ModuleNotFoundError) as error:
-            known = (
+            reported = (
                 missing_package(error, _path(ctx, ctx.invoked_subcommand))
                 if isinstance(error, ModuleNotFoundError)
                 else error
             )
-            tell(f"Error: {' '.join(str(known).splitlines())}")
-            ctx.exit(known.exit_code)
+            tell(f"Error: {' '.join(str(reported).splitlines())}")
+            ctx.exit(reported.exit_code)
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
@@ -108,7 +111,7 @@ class OneLineErrors(click.Command):
 
 
 def missing_package(error: ModuleNotFoundError, path: str) -> OffsetstreamError:
-    """Return the error that names the extra which suffices for the command; raise what no extra brings."""
+    """Return an error that names the extra to install for the command. Raise `error` if no extra has the package."""
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         raise error
@@ -127,15 +130,15 @@ def _path(ctx: click.Context | None, subcommand: str | None) -> str:
 
 
 def is_of_storage(error: Exception) -> bool:
-    """Whether a file system has refused, or DuckDB what it found there: no room, no right, no answer, no Parquet."""
+    """Tell whether a file system, or DuckDB reading files, failed: disk full, access denied, not Parquet."""
     if isinstance(error, OSError):
-        return error.errno != errno.EPIPE  # which click ends quietly
-    duckdb = sys.modules.get("duckdb")  # not imported for this: --help is quick
+        return error.errno != errno.EPIPE  # click handles a closed pipe itself
+    duckdb = sys.modules.get("duckdb")  # not imported here: that would slow down --help
     return duckdb is not None and isinstance(error, duckdb.Error)
 
 
 class LazyGroup(OneLineErrors, click.Group):
-    """A group whose subcommands are imported when they are called (click's documented recipe)."""
+    """A group that imports a subcommand when it is called (click's documented recipe)."""
 
     def __init__(self, *args: Any, sections: dict[str, dict[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -143,7 +146,7 @@ class LazyGroup(OneLineErrors, click.Group):
         self.lazy_subcommands = {name: place for each in sections.values() for name, (place, _) in each.items()}
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as a program does."""
+        """Run as the program: guard the standard descriptors, and flush output at the end."""
         hold_standard_descriptors()
         try:
             return super().main(*args, **kwargs)
@@ -155,11 +158,11 @@ class LazyGroup(OneLineErrors, click.Group):
             raise SystemExit(OffsetstreamError.exit_code) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order in which the help shows them."""
+        """Return the names in the order of the help."""
         return list(self.lazy_subcommands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the subcommand; its options are also read from OFFSETSTREAM_<OPTION>."""
+        """Import and return the subcommand. Its options also come from OFFSETSTREAM_<OPTION>."""
         if cmd_name not in self.lazy_subcommands:
             return None
         module, _, name = self.lazy_subcommands[cmd_name].partition(":")
@@ -172,10 +175,10 @@ class LazyGroup(OneLineErrors, click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of subcommands without importing them."""
+        """Write the list of subcommands from `sections`, without importing them."""
         for title, commands in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:13}", what) for name, (_, what) in commands.items()])
+                formatter.write_dl([(f"{name:13}", summary) for name, (_, summary) in commands.items()])
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -197,11 +200,11 @@ Examples:
   offsetstream lag --all-groups --tables tables
   offsetstream report --file report.html --tables tables
 
-Each option can also come from the environment: --tables from OFFSETSTREAM_TABLES, --bootstrap-server
-from OFFSETSTREAM_BOOTSTRAP_SERVER.
+Options can also come from the environment (--tables: OFFSETSTREAM_TABLES, --bootstrap-server:
+OFFSETSTREAM_BOOTSTRAP_SERVER) and from a TOML file (--config).
 
-Exit codes: 0 yes; 1 difference, not found or failed; 2 wrong usage; 3 the cluster could not be asked;
-4 a group has trouble; 5 no group has trouble, but the tables are too old to tell (groups status).""",
+Exit codes: 0 success; 1 difference, not found, or failed; 2 wrong usage; 3 the cluster did not answer;
+4 a group has trouble; 5 no known trouble, but the samples of some groups are too old (groups status).""",
 )
 @click.option(
     "-V",
@@ -213,5 +216,5 @@ Exit codes: 0 yes; 1 difference, not found or failed; 2 wrong usage; 3 the clust
     help="Show the version.",
 )
 def main() -> None:
-    """Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables."""
+    """Replay Kafka's consumer-group state from __consumer_offsets into Delta tables, and query it."""
     start_java_in_utf8()

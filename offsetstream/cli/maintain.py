@@ -1,4 +1,4 @@
-"""`offsetstream maintain`: retention, OPTIMIZE and VACUUM, beside a running job or without one."""
+"""`offsetstream maintain`: retention, OPTIMIZE and VACUUM, with or without a running job."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _COLUMNS = (
 )
 
 
-def maintain_options(command: Callable[..., None], but: tuple[str, ...] = ()) -> Callable[..., None]:
-    """Give a command the options of the maintenance, without the settings that are named in `but`."""
-    return config_option("maintain", but)(settings_options(MaintenanceSettings, but)(output_options(command)))
+def maintain_options(command: Callable[..., None], excluded: tuple[str, ...] = ()) -> Callable[..., None]:
+    """Add the options of the maintenance, without the settings named in `excluded`."""
+    return config_option("maintain", excluded)(settings_options(MaintenanceSettings, excluded)(output_options(command)))
 
 
 def run_maintenance(
     options: dict[str, Any], session: Callable[[MaintenanceSettings], AbstractContextManager[SparkSession]]
 ) -> None:
-    """Do the maintenance with the options of `maintain_options`, and print what was done; `session` gives a Spark."""
-    from offsetstream.maintenance.maintain import Maintenance, end_tables  # noqa: PLC0415 - of Arrow, which --help does not need
+    """Maintain the tables with the options of `maintain_options`, and print the result. `session` provides a Spark."""
+    from offsetstream.maintenance.maintain import Maintenance, end_tables  # noqa: PLC0415 - slow: Arrow
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
@@ -56,25 +56,23 @@ def run_maintenance(
         with reached(settings.tables, partial(session, settings)) as store:
             ended_at = end_tables(store, tell, dry_run=settings.dry_run)
         end = "would end" if settings.dry_run else "end"
-        tell(
-            f"These tables {end} at {instant_text(ended_at)}, which is their now until a job begins to keep them again."
-        )
+        tell(f"These tables {end} at {instant_text(ended_at)}. Commands take that time as now until a job starts.")
         return
-    with _filled(settings, partial(session, settings)) as store:
-        done = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
-    output.table(_COLUMNS, [vars(each) for each in done])
+    with _opened(settings, partial(session, settings)) as store:
+        results = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
+    output.table(_COLUMNS, [vars(result) for result in results])
 
 
 @contextmanager
-def _filled(
+def _opened(
     settings: MaintenanceSettings, session: Callable[[], AbstractContextManager[SparkSession]]
 ) -> Iterator[Store]:
-    """Give the tables, once their decoded history is filled, if it is to be."""
+    """Yield the tables; with --fill-history, after the decoded history is filled."""
     if not settings.fill_history:
         with reached(settings.tables, session) as store:
             yield store
         return
-    from offsetstream.maintenance.fill_history import fill_history  # noqa: PLC0415 - of Spark
+    from offsetstream.maintenance.fill_history import fill_history  # noqa: PLC0415 - slow: Spark
 
     with session() as spark:
         store = store_at(settings.tables).read_by(spark)
@@ -91,14 +89,14 @@ Examples:
   offsetstream maintain --tables tables --keep-history 26w --output json
   offsetstream maintain --tables tables --fill-history
 
-FILES and BYTES are all that lies in a table's folder, files that no version needs any more included; they are deleted
-once readers had their time: 6 hours for the tables of the present state, 2 days for the history. COMPACTED: small
-files that were put together.""",
+FILES and BYTES count all files in a table's folder, also those that no version needs any more. Such files stay for
+running readers, and are deleted after 6 hours (state tables) or 2 days (history tables). COMPACTED counts the small
+files that were merged.""",
 )
 @maintain_options
 def maintain(**options: Any) -> None:
-    """Thin the history that is older than --keep-history, put small files together, delete those of no use.
+    """Thin history older than --keep-history, compact small files, and delete unused files.
 
-    Run it as often as you like, also beside the job: what might disturb the job is left to the job itself.
+    You can run it at any time, also while the job runs: it leaves to the job what could disturb it.
     """
     run_maintenance(options, lambda settings: own_spark(settings.master, settings.conf))

@@ -1,4 +1,4 @@
-"""What was asked for in vain: names that are not there, with what resembles them, and what no history tells of."""
+"""Messages about groups and topics that an answer lacks: unknown or deleted names, and times without history."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
-_LONGEST = 300  # characters of a name that is compared with others
-# Where a name may be found; the first is where it is looked for, all are where what resembles it is.
+_LONGEST = 300  # characters: longer names are not compared for likeness
+# Tables with known names.
 _NAMES = {
     "group_id": ("groups", "committed_offsets", "offset_commits", "group_history"),
     "topic": ("committed_offsets", "offset_commits"),
 }
-# A topic that no group has an offset in is none that a group reads, but there.
+# Tables with names of topics that no group has committed to.
 _MENTIONED = {"group_id": (), "topic": ("topics", "topic_partitions", "member_assignments")}
 _KIND = {"group_id": "group", "topic": "topic"}
 
@@ -28,37 +28,37 @@ _KIND = {"group_id": "group", "topic": "topic"}
 def not_there(
     reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str], at: datetime | None = None
 ) -> list[str]:
-    """Return a message for each wanted name that is not there now, or at an instant; `found` are there.
+    """Return a message for each wanted name that is not in `found`: filtered, gone (and since when), or unknown.
 
-    Of a name that no table has it says what resembles it, of a group or topic that is gone since when.
+    For an unknown name the message has similar ones. With `at`, names that still existed at that time give no message.
     """
     missing = sorted(set(wanted) - set(found))
     if not missing:
         return []
-    from offsetstream.tables.filtered_names import FilteredNames  # noqa: PLC0415 - of DuckDB, which --help does not need
+    from offsetstream.tables.filtered_names import FilteredNames  # noqa: PLC0415 - slow: DuckDB
 
     tables = FilteredNames.of(reader.store)
     filtered = tables.groups(missing) if column == "group_id" else tables.topics(missing)
-    told = (
-        f"{_KIND[column]} '{name}' is left out by the filters of the tables"
+    messages = (
+        f"{_KIND[column]} '{name}' is filtered: the filters of the tables exclude it"
         if name in filtered
-        else _told_missing(reader.store, column, name, at)
+        else _missing_text(reader.store, column, name, at)
         for name in missing
     )
-    return list(filter(None, told))
+    return list(filter(None, messages))
 
 
 def require_known(tables: Store, groups: Collection[str]) -> list[str]:
-    """Return a message for each group that is gone; UnknownNameError for one of which the tables know nothing."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+    """Return a message for each group that is gone. Raise UnknownNameError if the tables do not know a group."""
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
     refuse_unknown(tables, "group_id", groups)
     return not_there(ViewReader(tables), "group_id", groups, ())
 
 
 def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
-    """Raise UnknownNameError for names that no table has, now or before, with what resembles the first of them."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+    """Raise UnknownNameError for names that no table has, now or in the past, with names similar to the first one."""
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
     reader = ViewReader(tables)
     if unknown := sorted(set(names) - _known(reader, column, names, _MENTIONED[column])):
@@ -66,29 +66,29 @@ def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
         raise UnknownNameError("".join(not_there(reader, column, unknown[:1], ())) + more)
 
 
-def _told_missing(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+def _missing_text(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
-    reader = ViewReader(tables)  # of all groups
+    reader = ViewReader(tables)  # with all groups
     if _known(reader, column, [name]):
-        return _told_gone(reader, name, at) if column == "group_id" else _told_gone_topic(reader, name, at)
+        return _gone_group_text(reader, name, at) if column == "group_id" else _gone_topic_text(reader, name, at)
     connection, names = reader.connection, _names_sql(reader, column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})
             WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
-            ORDER BY jaro_winkler_similarity({column}, ?) DESC, {column} LIMIT 3""",  # noqa: S608 - likewise
+            ORDER BY jaro_winkler_similarity({column}, ?) DESC, {column} LIMIT 3""",  # noqa: S608 - our names
         [name[:_LONGEST], name[:_LONGEST]],
     ).fetchall()
-    known_text = ", ".join(f"'{row[0]}'" for row in nearest)
-    return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {known_text}" if known_text else "")
+    similar = ", ".join(f"'{row[0]}'" for row in nearest)
+    return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {similar}" if similar else "")
 
 
 def _known(reader: ViewReader, column: str, names: Collection[str], also: Sequence[str] = ()) -> set[str]:
-    """Return which of the names the tables of `_NAMES` have, which are defined then, or others `also`."""
+    """Return which of the names are in the tables of `_NAMES` and `also`. This defines these tables in the reader."""
     for table in _tables(reader, column, also):
         reader.define_table(table)
-    named = _names_sql(reader, column, also)
-    query = f"SELECT DISTINCT {column} FROM ({named}) WHERE {column} IN (SELECT unnest(?))"  # noqa: S608 - ours
+    all_names = _names_sql(reader, column, also)
+    query = f"SELECT DISTINCT {column} FROM ({all_names}) WHERE {column} IN (SELECT unnest(?))"  # noqa: S608 - our names
     return {name for (name,) in reader.connection.execute(query, [list(names)]).fetchall()}
 
 
@@ -97,24 +97,21 @@ def _names_sql(reader: ViewReader, column: str, also: Sequence[str] = ()) -> str
 
 
 def _tables(reader: ViewReader, column: str, also: Sequence[str]) -> list[str]:
-    """Return where names are looked for: in no history, where Spark would have to hand over all of it."""
-    from offsetstream.tables.schema import is_history  # noqa: PLC0415 - likewise
+    """Return the tables to search. Exclude histories that only Spark can read: it would have to transfer all rows."""
+    from offsetstream.tables.schema import is_history  # noqa: PLC0415 - slow: DuckDB
 
     return [each for each in (*_NAMES[column], *also) if not (reader.store.needs_spark and is_history(each))]
 
 
-# Of a group that nothing present is of: when its record went, and when its last offset did.
+# When the record of a group was deleted, and when its last offset was; no row if the group still exists.
 _GONE = """
 SELECT (SELECT max(record_timestamp) FROM group_history WHERE group_id = $1 AND is_removed),
        (SELECT max(record_timestamp) FROM offset_commits WHERE group_id = $1 AND is_tombstone)
 WHERE NOT EXISTS (FROM groups WHERE group_id = $1) AND NOT EXISTS (FROM committed_offsets WHERE group_id = $1)"""
 
 
-def _told_gone(reader: ViewReader, name: str, at: datetime | None) -> str | None:
-    """Return that a group of the history is there no longer, and since when as far as that is known.
-
-    None where it is there, or was still there `at` an instant.
-    """
+def _gone_group_text(reader: ViewReader, name: str, at: datetime | None) -> str | None:
+    """Return a message that a group is gone, and since when if known; None if it exists, or existed `at` a time."""
     gone = reader.connection.execute(_GONE, [name]).fetchone()
     if gone is None:
         return None
@@ -130,14 +127,14 @@ def _told_gone(reader: ViewReader, name: str, at: datetime | None) -> str | None
     return f"group '{name}' is not there{since}"
 
 
-# Of a topic of which nothing present has an offset: when it was deleted, unless one of this name is there.
+# When a topic was deleted; null if a group has an offset in it or a topic of this name exists.
 _TOPIC_GONE = """
 SELECT max(deleted_at) FROM topics WHERE topic = $1 AND NOT EXISTS (FROM committed_offsets WHERE topic = $1)
   AND NOT EXISTS (FROM topics WHERE topic = $1 AND deleted_at IS NULL)"""
 
 
-def _told_gone_topic(reader: ViewReader, name: str, at: datetime | None) -> str | None:
-    """Return that a topic was deleted, and when; None where it is there, or was `at` an instant, or nothing tells."""
+def _gone_topic_text(reader: ViewReader, name: str, at: datetime | None) -> str | None:
+    """Return a message that a topic was deleted, and when; None if it exists, existed `at` a time, or is unknown."""
     reader.define_table("topics")
     ((deleted_at,),) = reader.connection.execute(_TOPIC_GONE, [name]).fetchall()
     if deleted_at is None or (at is not None and deleted_at > at):
@@ -152,33 +149,35 @@ def missing_of(
     topics: Collection[str] = (),
     at: datetime | None = None,
 ) -> list[str]:
-    """Return a message for each wanted group and topic that has no row and is not there, or is not known of then."""
+    """Return a message for each wanted group and topic without a row: it is not there, or unknown `at` a time."""
     found = {row["group_id"] for row in rows}
     missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found, at)
     return missing + not_there(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
 
 
 def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]) -> list[str]:
-    """Return a message for each group of which the history does not tell what it was at an instant."""
+    """Return a message for each group whose state at a time is unknown, because the history does not reach back."""
     unknown = {row["group_id"]: row for row in getattr(reader, "unknown", ())}
     return [
-        f"group '{name}' at {instant_text(at)} is not known: {_why(unknown[name])}"
+        f"group '{name}' is unknown at {instant_text(at)}: {_why(unknown[name])}"
         for name in sorted(set(groups) - set(found))
         if name in unknown
     ]
 
 
 def nothing_known(reader: ViewReader, rows: Collection[Row], groups: Collection[str], at: datetime | None) -> list[str]:
-    """Return a message where all groups have no row, since the history does not reach back to the instant."""
+    """Return a message if no group has a row, because the history does not reach back to the time."""
     unknown = "" if rows or groups else unknown_text(reader)
-    return [f"nothing is told of {instant_text(at)}:{unknown}"] if unknown else []
+    return [f"nothing is known at {instant_text(at)}:{unknown}"] if unknown else []
 
 
 def unknown_text(reader: ViewReader) -> str:
-    """Return what an answer about all groups of an instant lacks; nothing where it lacks nothing."""
+    """Return which offsets partitions an answer for a past time lacks; an empty text if none."""
     unknown = [row for row in getattr(reader, "unknown", ()) if row["group_id"] is None]
     partitions = {row["offsets_partition"] for row in unknown}
-    return f" {counted(len(partitions), 'offsets partition')} not known then: {_why(unknown[0])}." if unknown else ""
+    return (
+        f" {counted(len(partitions), 'offsets partition')} unknown at that time: {_why(unknown[0])}." if unknown else ""
+    )
 
 
 def _why(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`offsetstream offsets history` and `audit`: what was committed and deleted, and which commits went out of line."""
+"""`offsetstream offsets history` and `audit`: all commits and deletions, and the unusual ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _HISTORY = (
     Column("log_id"),
     Column("record_offset"),
 )
-_RECREATED = "the topic was recreated"  # as the view has it
+_RECREATED = "the topic was recreated"  # the finding of the view
 _AUDIT = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
@@ -90,12 +90,14 @@ Examples:
   offsetstream offsets history --group my-group --partition 7 --since 03:00 --until 04:00
   offsetstream offsets history --group my-group --output csv --file history.csv
 
-Exit code 1 where a group or topic is not there.""",
+Exit code 1: a group or topic is not there.""",
 )
 @config_option("offsets.history")
 @group_options
 @topic_options
-@click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
+@click.option(
+    "--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Show only this partition; repeatable."
+)
 @period_options
 @max_age_option
 @watch_option
@@ -113,7 +115,7 @@ def history(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show each commit of groups, how far it moved, what the client wrote beside it, and why offsets were deleted."""
+    """Show each commit of groups: how far it moved the offset, its metadata, and why offsets were deleted."""
     output = output_of(options)
     since = day_at_least(group, since, until)
 
@@ -139,9 +141,9 @@ def _history_rows(reader: ViewReader, where: dict[str, Any], period: str) -> lis
     rows = rows_of(moves, "group_id, topic, partition, log_id, record_offset")
     reasons: dict[tuple[int, int, int], str] = {}
     if any(row["is_tombstone"] for row in rows):
-        told = view_of(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
-        found = told.select("log_id, offsets_partition, record_offset, reason").fetchall()
-        reasons = {row[:3]: row[3] for row in found}
+        view = view_of(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
+        fetched = view.select("log_id, offsets_partition, record_offset, reason").fetchall()
+        reasons = {row[:3]: row[3] for row in fetched}
     return [_history_row(row, reasons) for row in rows]
 
 
@@ -150,7 +152,7 @@ def _history_row(row: Row, reasons: dict[tuple[int, int, int], str]) -> Row:
     return row | {
         "group": row["group_id"],
         "at": instant_text(row["record_timestamp"]),
-        "what": f"deleted: {reason or 'not known why'}" if row["is_tombstone"] else "committed",
+        "what": f"deleted: {reason or 'reason unknown'}" if row["is_tombstone"] else "committed",
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),
     }
@@ -164,9 +166,10 @@ Examples:
   offsetstream offsets audit --group my-group --topic orders
   offsetstream offsets audit --since 03:00 --output csv
 
-Text has a row for what was committed at once, and one for all that the recreation of a topic explains; JSON and CSV
-have one for each partition. Exit code 1 where a group or topic
-is not there.""",
+Text has one row for all partitions that moved at once, and one for all commits after a topic was recreated. JSON and
+CSV have one row per partition.
+
+Exit code 1: a group or topic is not there.""",
 )
 @config_option("offsets.audit")
 @group_options
@@ -187,20 +190,20 @@ def audit(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show who moved offsets: commits that went back, skipped ahead, or came from outside."""
+    """Show who moved offsets: commits that went back, skipped messages, or came from outside the group."""
     output = output_of(options)
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic}
-        found = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
-        rows = [_audit_row(row) for row in rows_of(found, "record_timestamp, group_id, topic, partition")]
+        view = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
+        rows = [_audit_row(row) for row in rows_of(view, "record_timestamp, group_id, topic, partition")]
         warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'offset')} of {groups} moved out of line{period_text(since, until)}."
-        shown = _by_event(_together(rows)) if output.is_text else rows
+        closing = f"{counted(len(rows), 'unusual offset move')} in {groups}{period_text(since, until)}."
+        shown = _merge_recreated(_merge_partitions(rows)) if output.is_text else rows
         return Answer(_AUDIT, shown, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
@@ -224,38 +227,38 @@ def _audit_row(row: Row) -> Row:
     }
 
 
-def _together(rows: Iterable[Row]) -> list[Row]:
-    """Return one row for what a client did to a topic at once."""
+def _merge_partitions(rows: Iterable[Row]) -> list[Row]:
+    """Return one row for all partitions of a topic that a client moved at once."""
     same = ("record_timestamp", "group", "topic", "what", "client_id")
     ordered = sorted(rows, key=lambda row: (*(str(row[name]) for name in same), row["partition"]))
-    found = []
+    merged = []
     for _, alike in groupby(ordered, key=lambda row: tuple(row[name] for name in same)):
-        of_one = list(alike)
-        moved = [row["moved"] for row in of_one if row["moved"] is not None]
+        same_rows = list(alike)
+        moved = [row["moved"] for row in same_rows if row["moved"] is not None]
         summed = {
             "moved": sum(moved) if moved else None,
-            "partitions": ",".join(str(row["partition"]) for row in of_one),
+            "partitions": ",".join(str(row["partition"]) for row in same_rows),
         }
-        found.append(of_one[0] | summed | {name: _span(row[name] for row in of_one) for name in ("from", "to")})
-    return found
+        merged.append(same_rows[0] | summed | {name: _span(row[name] for row in same_rows) for name in ("from", "to")})
+    return merged
 
 
-def _by_event(rows: Iterable[Row]) -> list[Row]:
-    """Return one row for all that groups had to commit anew as a topic was recreated: it would bury what people did."""
-    found: dict[str, list[Row]] = {}
+def _merge_recreated(rows: Iterable[Row]) -> list[Row]:
+    """Return one row for all commits after a topic was recreated: they would hide what people did."""
+    by_topic: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["topic"] if row["finding"] == _RECREATED else "", []).append(row)
-    others = found.pop("", [])
-    return sorted([*others, *map(_event, found.values())], key=lambda row: row["at"])
+        by_topic.setdefault(row["topic"] if row["finding"] == _RECREATED else "", []).append(row)
+    others = by_topic.pop("", [])
+    return sorted([*others, *map(_recreation, by_topic.values())], key=lambda row: row["at"])
 
 
-def _event(rows: list[Row]) -> Row:
+def _recreation(rows: list[Row]) -> Row:
     groups = {row["group"] for row in rows}
     if len(rows) == 1:
         return rows[0]
-    what = f"{_RECREATED}: {counted(len(rows), 'commit')} of {counted(len(groups), 'group')} began anew"
-    its = {"group": min(groups) if len(groups) == 1 else f"({len(groups)} groups)", "topic": rows[0]["topic"]}
-    return dict.fromkeys(rows[0]) | its | {"at": rows[0]["at"], "finding": _RECREATED, "what": what}
+    what = f"{_RECREATED}: {counted(len(rows), 'commit')} of {counted(len(groups), 'group')} started again"
+    cells = {"group": min(groups) if len(groups) == 1 else f"({len(groups)} groups)", "topic": rows[0]["topic"]}
+    return dict.fromkeys(rows[0]) | cells | {"at": rows[0]["at"], "finding": _RECREATED, "what": what}
 
 
 def _span(values: Iterable[int | None]) -> str | None:

@@ -1,4 +1,4 @@
-"""`offsetstream offsets expiring` and `orphans`: which offsets will be deleted, and which are of no use."""
+"""`offsetstream offsets expiring` and `orphans`: offsets that brokers will delete, and offsets that are useless."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from offsetstream.cli.options import config_option, max_age_option, output_of, o
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Duration, duration_text, instant_text, time_text
 
-_KAFKAS = (
+_OFFSET = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
     Column("partition", "PARTITION", 9),
     Column("current_offset", "CURRENT-OFFSET", 14),
 )
 _EXPIRING = (
-    *_KAFKAS,
+    *_OFFSET,
     Column("state", "STATE", 6),
     Column("expires_at", "EXPIRES-AT", 24),
     Column("expires_in", "EXPIRES-IN", 10),
@@ -50,7 +50,7 @@ group_id, group_id AS "group", topic, partition, committed_offset AS current_off
 group_type AS type, expires_at_ms, expires_in_ms, kept_because, coalesce(counted_from, kept_because) AS why,
 epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(as_of) AS as_of_ms, is_stale AS stale, offsets_partition"""
 _ORPHANS = (
-    *_KAFKAS,
+    *_OFFSET,
     Column("last_commit", "LAST-COMMIT", 24),
     Column("messages_lost", "MESSAGES-LOST", 13),
     Column("why", "WHY"),
@@ -69,13 +69,18 @@ Examples:
   offsetstream offsets expiring --group my-group --kept
   offsetstream offsets expiring --at 03:00 --output csv
 
-Exit code 1 where a group or topic is not there.""",
+Exit code 1: a group or topic is not there.""",
 )
 @config_option("offsets.expiring")
 @group_options
 @topic_options
-@click.option("--within", type=Duration(), metavar="TIME", help="Only what expires within 30m, 12h, 7d.")
-@click.option("--kept", is_flag=True, help="Also what does not expire as things are, and why.")
+@click.option(
+    "--within",
+    type=Duration(),
+    metavar="TIME",
+    help="Show only offsets that expire within 30m, 12h, 7d (default: all).",
+)
+@click.option("--kept", is_flag=True, help="Also show offsets that do not expire now, and why.")
 @at_option
 @max_age_option
 @watch_option
@@ -93,19 +98,19 @@ def expiring(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show which committed offsets the brokers will delete, the next first."""
+    """Show which committed offsets the brokers will delete, and when: the next first."""
     output = output_of(options)
     limit = None if within is None else within / timedelta(milliseconds=1)
 
     def ask() -> Answer:
         reader = reader_of(tables, at, group, max_age=max_age)
         age = Age.of(reader)
-        found = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
-        every = [_timed(row) for row in rows_of(found, "expires_at_ms NULLS LAST, group_id, topic, partition")]
-        soon = [row for row in every if row["kept_because"] is None and _is_within(row, limit)]
-        rows = soon + [row for row in every if kept and row["kept_because"] is not None]
-        missing = missing_of(reader, every, group, topic, at)
-        closing = _expiring_closing(every, soon, within, age.now) + unknown_text(reader)
+        view = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
+        all_rows = [_with_times(row) for row in rows_of(view, "expires_at_ms NULLS LAST, group_id, topic, partition")]
+        soon = [row for row in all_rows if row["kept_because"] is None and _is_within(row, limit)]
+        rows = soon + [row for row in all_rows if kept and row["kept_because"] is not None]
+        missing = missing_of(reader, all_rows, group, topic, at)
+        closing = _expiring_closing(all_rows, soon, within, age.now) + unknown_text(reader)
         return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines_of(rows))
 
     show(output, watch, ask)
@@ -115,8 +120,8 @@ def _is_within(row: Row, limit: float | None) -> bool:
     return limit is None or (row["expires_in_ms"] is not None and row["expires_in_ms"] <= limit)
 
 
-def _timed(row: Row) -> Row:
-    """Add the times that people read to a row, of which there may be 100,000."""
+def _with_times(row: Row) -> Row:
+    """Add times as text, in place: there may be 100,000 rows."""
     due = row["expires_in_ms"]
     row["expires_at"] = time_text(row["expires_at_ms"])
     row["expires_in"] = "due" if due is not None and due <= 0 else duration_text(due)
@@ -125,20 +130,18 @@ def _timed(row: Row) -> Row:
     return row
 
 
-def _expiring_closing(every: list[Row], soon: list[Row], within: timedelta | None, now: datetime) -> str:
+def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | None, now: datetime) -> str:
     dated = [row for row in soon if row["expires_at_ms"] is not None]
-    kept = sum(row["kept_because"] is not None for row in every)
+    kept = sum(row["kept_because"] is not None for row in all_rows)
     within_text = "" if within is None else f" within {duration_text(within / timedelta(milliseconds=1))}"
     first = f", the first at {dated[0]['expires_at']}" if dated else ""
     unknown = (
-        f"; of {len(soon) - len(dated)} it is not known: the job may not see the retention"
-        if len(soon) > len(dated)
-        else ""
+        f"; unknown for {len(soon) - len(dated)}: the job may not see the retention" if len(soon) > len(dated) else ""
     )
     groups = counted(len({row["group"] for row in dated}), "group")
     return (
         f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
-        f"{kept} are kept as things are. As of {instant_text(now)}."
+        f"{kept} do not expire now. As of {instant_text(now)}."
     )
 
 
@@ -150,7 +153,7 @@ Examples:
   offsetstream offsets orphans --topic orders --output json
   offsetstream offsets orphans --at 2026-11-21T03:00
 
-Exit code 1 where a group or topic is not there.""",
+Exit code 1: a group or topic is not there.""",
 )
 @config_option("offsets.orphans")
 @group_options
@@ -170,17 +173,17 @@ def orphans(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show committed offsets that no consumer can use as they are, and why."""
+    """Show committed offsets that no consumer can use, and why: for example, the topic is gone."""
     output = output_of(options)
 
     def ask() -> Answer:
         reader = reader_of(tables, at, group, max_age=max_age)
         age = Age.of(reader)
-        found = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
-        rows = [_orphan_row(row) for row in rows_of(found, "group_id, topic, partition")]
+        view = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
+        rows = [_orphan_row(row) for row in rows_of(view, "group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'offset')} of {groups} of no use, as of {instant_text(age.now)}."
+        closing = f"{counted(len(rows), 'useless offset')} in {groups}, as of {instant_text(age.now)}."
         closing += unknown_text(reader)
         return Answer(_ORPHANS, rows, closing, missing=missing, warnings=age.lines_of(rows))
 

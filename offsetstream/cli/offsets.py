@@ -1,4 +1,4 @@
-"""`offsetstream offsets`: questions about committed offsets, and changes; only the command called is imported."""
+"""`offsetstream offsets`: subcommands that query or change committed offsets; only the called one is imported."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from offsetstream.cli.main import LazyGroup
 SUBCOMMANDS = {
     "Ask the tables": {
         "list": ("offsetstream.cli.list_offsets:list_offsets", "List committed offsets."),
-        "history": ("offsetstream.cli.offset_history:history", "Show each commit, and how far it moved the offset."),
+        "history": ("offsetstream.cli.offset_history:history", "Show each commit and how far it moved the offset."),
         "audit": ("offsetstream.cli.offset_history:audit", "Show who moved offsets, and who lost messages."),
         "expiring": (
             "offsetstream.cli.offset_trouble:expiring",
-            "Show which offsets expire, and when.",
+            "Show which offsets will expire, and when.",
         ),
-        "orphans": ("offsetstream.cli.offset_trouble:orphans", "Show offsets that no consumer can use as they are."),
-        "export": ("offsetstream.cli.export:export", "Write offsets as a file for Kafka's own tool."),
+        "orphans": ("offsetstream.cli.offset_trouble:orphans", "Show offsets that no consumer can use."),
+        "export": ("offsetstream.cli.export:export", "Write offsets to a file for Kafka's own tool."),
     },
     "Change the cluster (a dry run unless --execute)": {
         "reset": ("offsetstream.cli.reset:reset", "Set committed offsets of groups."),
@@ -29,4 +29,4 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, sections=SUBCOMMANDS)
 def offsets() -> None:
-    """List committed offsets, now or at any past time; find out who moved them; set them."""
+    """List committed offsets, now or at any past time; find who moved them; set them."""

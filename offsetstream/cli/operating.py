@@ -1,4 +1,4 @@
-"""What the commands share that change a live cluster: their options, how a plan is shown, and how it is carried out."""
+"""Shared by the commands that change a live cluster: their options, and how they show and execute a plan."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _READ_ONLY = "OFFSETSTREAM_READ_ONLY"
 _TIMEOUT = 30.0
-_TOLD_FROM = 20  # groups
+_PROGRESS_FROM = 20  # groups: shorter work prints no progress
 
 
 @dataclass(frozen=True)
 class Operator:
-    """How an operator wants it: the options of `operating_options`."""
+    """The values of `operating_options`."""
 
     bootstrap_server: str | None
     command_config: str | None
@@ -54,22 +54,25 @@ class Operator:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Operator:
-        """Take the options out of those of a command."""
+        """Remove the operator's options from the options of a command, and return them."""
         return cls(**{name: options.pop(name) for name in cls.__dataclass_fields__})
 
 
 def operating_options(command: Command) -> Command:
-    """Add what `Operator` takes."""
+    """Add the options that `Operator` holds."""
     added: list[Callable[[Command], Command]] = [
         click.option(
-            "--execute", is_flag=True, allow_from_autoenv=False, help="Do it; without this the plan is shown only."
+            "--execute",
+            is_flag=True,
+            allow_from_autoenv=False,
+            help="Make the change; without this, only show the plan.",
         ),
         click.option(
             "--read-only",
             is_flag=True,
             envvar=_READ_ONLY,
             show_envvar=True,
-            help="Refuse --execute: nothing is written to a cluster.",
+            help="Refuse --execute, so that nothing changes.",
         ),
         click.option(
             "--despite",
@@ -78,15 +81,12 @@ def operating_options(command: Command) -> Command:
             type=click.Choice(JUDGED_BY_OPERATOR),
             help="Overrule objections of this kind; repeatable.",
         ),
-        click.option(
-            "--skip-objected", is_flag=True, allow_from_autoenv=False, help="Leave out groups with an objection."
-        ),
+        click.option("--skip-objected", is_flag=True, allow_from_autoenv=False, help="Skip groups with an objection."),
         click.option(
             "--snapshots",
             metavar="FOLDER",
             envvar="OFFSETSTREAM_SNAPSHOTS",
-            show_envvar=True,
-            help="Where what was committed before is kept [default: snapshots in the folder of --tables].",
+            help="Save the previous offsets here (default: snapshots, in the folder of --tables).",
         ),
         click.option(
             "--timeout",
@@ -94,7 +94,7 @@ def operating_options(command: Command) -> Command:
             default=_TIMEOUT,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for a coordinator or a leader.",
+            help="Wait this long for a coordinator or a leader.",
         ),
         cluster_options,
         tables_option,
@@ -107,7 +107,7 @@ def operating_options(command: Command) -> Command:
 
 @dataclass
 class Session:
-    """The live cluster, its groups, and the tables, for one command."""
+    """The live cluster, its groups and the tables, for one command."""
 
     cluster: MetadataCache
     admin: GroupAdmin
@@ -118,17 +118,17 @@ class Session:
 
 @contextmanager
 def session(operator: Operator, *operations: str) -> Iterator[Session]:
-    """Give what a command works with, and which needs these rights to groups.
+    """Open the live cluster and the tables. The command needs the rights `operations` on groups.
 
-    UsageError where it may not write, TablesError where the tables are of another cluster.
+    Raise UsageError if the operator may not write, and TablesError if the tables are of another cluster.
     """
     if operator.execute and operator.read_only:
-        raise UsageError(f"--read-only (or {_READ_ONLY}): nothing is written to a cluster; leave out --execute")
+        raise UsageError(f"--read-only (or {_READ_ONLY}) forbids changes to a cluster: omit --execute")
     if operator.bootstrap_server is None:
-        raise UsageError("this is about the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.group_admin import group_admin  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - likewise
+        raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
+    from offsetstream.cluster.group_admin import group_admin  # noqa: PLC0415 - slow
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - slow
 
     properties = client_properties(operator.command_config)
     cluster = MetadataCache(operator.bootstrap_server, properties)
@@ -139,58 +139,58 @@ def session(operator: Operator, *operations: str) -> Iterator[Session]:
             yield Session(cluster, admin, store, cluster_id, properties)
 
 
-def carry_out(output: Output, operator: Operator, found: Session, plan: Plan) -> None:
-    """Show the plan, and do it if that is wanted and nothing speaks against it; end with the exit code."""
+def carry_out(output: Output, operator: Operator, live: Session, plan: Plan) -> None:
+    """Show the plan; with --execute and without remaining objections, execute it. Exit with the exit code."""
     skipped = (
         {each.group_id for each in plan.standing_objections(operator.despite)} if operator.skip_objected else set()
     )
     objections, plan = plan.objections, plan.without_groups(skipped)
-    standing = plan.standing_objections(operator.despite)
-    if not operator.execute or standing or not plan.group_ids:
-        show_plan(output, plan, objections, planned(plan, standing))
-        click.get_current_context().exit(1 if standing or skipped else 0)
-    from offsetstream.operations.execute import execute  # noqa: PLC0415 - only what is asked is imported
+    remaining = plan.standing_objections(operator.despite)
+    if not operator.execute or remaining or not plan.group_ids:
+        show_plan(output, plan, objections, planned(plan, remaining))
+        click.get_current_context().exit(1 if remaining or skipped else 0)
+    from offsetstream.operations.execute import execute  # noqa: PLC0415 - slow
 
     output.require_writable()
     with stopped_between_groups() as is_stopped:
         tick = _ticks(len(plan.group_ids), is_stopped)
-        result = execute(found.admin, plan, _folder(operator), _journal(found), tick)
+        result = execute(live.admin, plan, _folder(operator), _journal(live), tick)
     errors = [each for each in (result.ended_by, result.unrecorded) if each is not None]
     try:
         show_plan(output, plan, objections, done(plan, result), result)
-    except (OSError, UsageError) as error:  # a disk or a pipe that is full by now must not hide what was done
+    except (OSError, UsageError) as error:  # a full disk or a closed pipe must not hide the result
         tell(done(plan, result))
-        errors.append(OffsetstreamError(f"this could not be written where it was to be: {error}"))
+        errors.append(OffsetstreamError(f"cannot write the result: {error}"))
     for each in errors:
         tell(f"Error: {each}")
     if result.unrecorded is not None:
-        tell("The table operations does not say how this ended; what was done stands above.")
+        tell("The table operations does not record how this ended; the result above is complete.")
     code = errors[0].exit_code if errors else 0 if result.status(plan) == "done" and not skipped else 1
     click.get_current_context().exit(code)
 
 
 def _folder(operator: Operator) -> Path:
-    from offsetstream.operations.snapshot import default_folder  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - likewise
+    from offsetstream.operations.snapshot import default_folder  # noqa: PLC0415 - slow
+    from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - slow
 
     return Path(operator.snapshots) if operator.snapshots else default_folder(parse_tables(operator.tables))
 
 
 def snapshot_path(operator: Operator, named: str | None) -> Path:
-    """Return the snapshot that is meant: the newest where none is named."""
-    from offsetstream.operations.snapshot import newest_snapshot  # noqa: PLC0415 - only what is asked is imported
+    """Return the named snapshot, else the newest one."""
+    from offsetstream.operations.snapshot import newest_snapshot  # noqa: PLC0415 - slow
 
     return Path(named) if named else newest_snapshot(_folder(operator))
 
 
-def _journal(found: Session) -> Any:
-    from offsetstream.operations.journal import Journal  # noqa: PLC0415 - only what is asked is imported
+def _journal(live: Session) -> Any:
+    from offsetstream.operations.journal import Journal  # noqa: PLC0415 - slow
 
-    return Journal(found.store, found.cluster_id, uuid4().hex[:12], command_line(sys.argv[1:]))
+    return Journal(live.store, live.cluster_id, uuid4().hex[:12], command_line(sys.argv[1:]))
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """Return what was called, without the values of --conf, which may be secrets of Spark's."""
+    """Return the command line, without the values of --conf: they may be secrets."""
     shown, is_setting = ["offsetstream"], False
     for argument in arguments:
         setting = (
@@ -204,33 +204,36 @@ def command_line(arguments: Sequence[str]) -> str:
 
 @contextmanager
 def stopped_between_groups() -> Iterator[Callable[[], bool]]:
-    """Give what tells whether Ctrl-C or SIGTERM came: the group in hand is done to its end. A second one ends it."""
-    came = Event()
+    """Yield a function that tells whether Ctrl-C or SIGTERM came.
+
+    The first signal lets the current group finish; the second one stops at once.
+    """
+    stopping = Event()
 
     def stop() -> None:
-        came.set()
-        tell("Stopping after the group in hand; once more to stop at once")
+        stopping.set()
+        tell("Stopping after the current group; interrupt again to stop at once")
 
     with end_when_asked(stop, once=True):
         try:
-            yield came.is_set
+            yield stopping.is_set
         except KeyboardInterrupt:
-            tell("Stopped in the midst of a group: 'offsetstream offsets undo' takes back what was done.")
+            tell("Stopped in the middle of a group: 'offsetstream offsets undo' undoes what was done.")
             raise
 
 
 def _ticks(groups: int, is_stopped: Callable[[], bool]) -> Callable[[str], None]:
-    """Return what is called before each group: it tells of long work how far it is, every tenth of it, and may end it.
+    """Return a function to call before each group. It prints progress at every tenth of long work.
 
-    It raises OffsetstreamError where the operator has stopped it.
+    It raises OffsetstreamError if the operator has stopped the work.
     """
     done = 0
 
     def tick(_: str) -> None:
         nonlocal done
         if is_stopped():
-            raise OffsetstreamError(f"stopped after {done} of {counted(groups, 'group')}: the others are as they were")
-        if groups >= _TOLD_FROM and done and not done % (groups // 10):
+            raise OffsetstreamError(f"stopped after {done} of {counted(groups, 'group')}: the others are unchanged")
+        if groups >= _PROGRESS_FROM and done and not done % (groups // 10):
             tell(f"{done} of {groups} groups")
         done += 1
 

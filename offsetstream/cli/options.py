@@ -1,4 +1,4 @@
-"""The options of commands: made of declared settings, shared by many commands, or filled from a file of settings."""
+"""Options of commands: built from declared settings, shared by many commands, or filled from a settings file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from offsetstream.settings.config_file import ConfigFile, Key
 from offsetstream.settings.schema import Setting, Settings, settings_of
 
 Command = Callable[..., None]
-_ASKED = "A broker to ask for what is not in the tables."
-_CONFIG = "TOML file of settings; flags and the environment win over it."
-_CLUSTER = "The cluster of the file that is meant: its section clusters.NAME."
-_ALL_CLUSTERS = "Of all clusters of the file, with a column that names each."
-_FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"  # where a context keeps the file, and what is said of it
-GATHERED = f"{__name__}.gathered"  # and what takes the answers of all of them, to print them together
+_LIVE_SERVER = "Ask this cluster for what the tables do not have."
+_CONFIG = "Read settings from this TOML file; flags and environment win."
+_CLUSTER = "Use the section clusters.NAME of the file."
+_ALL_CLUSTERS = "Ask all clusters of the file; adds a column CLUSTER."
+# Keys of a context's meta: the settings file, the options that select it, and the collector of clusters' answers.
+_FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"
+GATHERED = f"{__name__}.gathered"
 
 
 class Value(ParamType[Any]):
-    """A value of one of our kinds."""
+    """A parameter type for a kind of value."""
 
     def __init__(self, kind: kinds.Kind) -> None:
         self.kind = kind
         self.name = kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read it."""
+        """Parse the value."""
         try:
             return self.kind.read(value)
         except ValueError as error:
@@ -45,12 +46,12 @@ class Value(ParamType[Any]):
 SECONDS, BROKERS = Value(kinds.SECONDS), Value(kinds.BROKERS)
 
 
-def settings_options(declared: type[Settings], but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Give a command an option for each of the settings, without those that are named in `but`."""
+def settings_options(declared: type[Settings], excluded: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Add an option for each setting whose name is not in `excluded`."""
 
     def add(command: Command) -> Command:
         for setting in reversed(settings_of(declared)):
-            if setting.name not in but:
+            if setting.name not in excluded:
                 command = _option(setting)(command)
         return command
 
@@ -59,17 +60,19 @@ def settings_options(declared: type[Settings], but: tuple[str, ...] = ()) -> Cal
 
 def _option(setting: Setting) -> Callable[[Command], Command]:
     flag, default = f"--{setting.key}", setting.default
-    told: dict[str, Any] = {"help": setting.option.help, "envvar": setting.variable, "show_envvar": True}
+    attributes: dict[str, Any] = {"help": setting.option.help, "envvar": setting.variable}
     if setting.type is bool:
         flags = f"{flag}/--no-{setting.key}" if default else flag
-        return click.option(flags, setting.name, is_flag=True, default=default, show_default=default, **told)
+        return click.option(flags, setting.name, is_flag=True, default=default, show_default=default, **attributes)
     if setting.option.kind is kinds.PAIRS:
-        return click.option(flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **told)
+        return click.option(
+            flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **attributes
+        )
     kind = _type(setting)
     if not setting.is_required:
-        told |= {"default": _written(kind, default), "show_default": default is not None}
+        attributes |= {"default": _written(kind, default), "show_default": default is not None}
     return click.option(
-        flag, setting.name, required=setting.is_required, type=kind, metavar=setting.option.metavar, **told
+        flag, setting.name, required=setting.is_required, type=kind, metavar=setting.option.metavar, **attributes
     )
 
 
@@ -82,7 +85,7 @@ def _type(setting: Setting) -> click.ParamType[Any]:
 
 
 def written(option: click.Option, value: Any) -> Any:
-    """Return a value of the option as a user writes it."""
+    """Return a value of the option in the form that a user writes."""
     return _written(option.type, value)
 
 
@@ -98,39 +101,38 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     return pairs
 
 
-def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Add `--config`, whose file has a table of that name for the command (`groups.list` for a subcommand).
+def config_option(command_name: str, ignored: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Add `--config`, whose file has a table `command_name` for the command (`groups.list` for a subcommand).
 
-    With it come `--cluster`, for a section `clusters.NAME` of the file, and to look-ups `--all-clusters`. Flags and the
-    environment win over the file, as click has it for a context's default_map. `but`: keys of the table that are of no
-    use to this command.
+    Also add `--cluster`, which selects a section `clusters.NAME` of the file, and for look-ups `--all-clusters`. Flags
+    and the environment win over the file, as with click's default_map. `ignored` are keys that the table may have and
+    this command does not use.
     """
     has_all = command_name in (*LOOKUPS, "sql")
 
     def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-        """Read the file once all that is said of it is known: click takes eager options as they come."""
+        """Read the file after the last of these eager options: click handles them one by one."""
         given = ctx.meta.setdefault(_GIVEN, {})
         given[option.name] = value
         if len(given) < (3 if has_all else 2):
             return
         del ctx.meta[_GIVEN]
-        all_of_them, cluster = given.get("all_clusters"), given["cluster"]
-        ctx.meta[FILL] = partial(_fill, ctx, command_name, but, given["config"])
-        file = ctx.meta[FILL](None if all_of_them else cluster)
+        has_flag, cluster = given.get("all_clusters"), given["cluster"]
+        ctx.meta[FILL] = partial(_fill, ctx, command_name, ignored, given["config"])
+        file = ctx.meta[FILL](None if has_flag else cluster)
         named = cluster if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE else None
-        ctx.meta[ASKED] = clusters_of(ctx, file, named) if all_of_them else ()
+        ctx.meta[ASKED] = clusters_of(ctx, file, named) if has_flag else ()
 
     def add(command: Command) -> Command:
-        told: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
-        named = told | {"show_envvar": True}
+        eager: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
         options = [
-            click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **named),
-            click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **named),
+            click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **eager),
+            click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **eager),
         ]
         if command_name in LOOKUPS:
             command = over_all(command)
         if has_all:
-            options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **told))
+            options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **eager))
         for option in reversed(options):
             command = option(command)
         return command
@@ -139,14 +141,14 @@ def config_option(command_name: str, but: tuple[str, ...] = ()) -> Callable[[Com
 
 
 def _fill(
-    ctx: click.Context, command_name: str, but: tuple[str, ...], path: str | None, cluster: str | None
+    ctx: click.Context, command_name: str, ignored: tuple[str, ...], path: str | None, cluster: str | None
 ) -> ConfigFile:
-    """Have the context take its defaults from the file, as the cluster has them; return that."""
+    """Set the context's defaults from the file, with the cluster's values; return the file."""
     file = ConfigFile.read(path, cluster)
     ctx.meta[_FILE] = file
     options = configurable(ctx.command)
-    values = file.values(command_name, {key: _key(option) for key, option in options.items()}, but)
-    found: dict[str, Any] = {}
+    values = file.values(command_name, {key: _key(option) for key, option in options.items()}, ignored)
+    defaults: dict[str, Any] = {}
     for key, value in values.items():
         option = options[key]
         given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
@@ -154,15 +156,15 @@ def _fill(
             option.type_cast_value(ctx, given)
         except click.BadParameter as error:
             raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
-        found[str(option.name)] = given
-    ctx.default_map = found
+        defaults[str(option.name)] = given
+    ctx.default_map = defaults
     return file
 
 
 def configurable(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command that a file may set, by their keys: those that stand for a value.
+    """Return the options that a settings file may set, by their keys: those that no other option shares a name with.
 
-    What no variable may set, as --execute, neither may a file: it is said each time.
+    An option that no variable may set, such as --execute, cannot come from a file either: the user gives it each time.
     """
     given = [each for each in command.params if isinstance(each, click.Option)]
     options = [each for each in given if not each.is_eager and each.allow_from_autoenv]
@@ -182,33 +184,33 @@ def _key(option: click.Option) -> Key:
 
 
 def client_properties(command_config: str | None) -> dict[str, str]:
-    """Return the Kafka client properties of the file that `--command-config` names, else of that of `--config`."""
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - look-ups seldom need it
+    """Return Kafka client properties from the file of `--command-config`, else from the settings file."""
+    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - few look-ups need it
 
     return read_properties(command_config, properties_of_config(click.get_current_context()))
 
 
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
-    """Return the Kafka client properties that the file of `--config` has."""
+    """Return the Kafka client properties in the settings file."""
     file: ConfigFile | None = ctx.meta.get(_FILE)
     return {} if file is None else file.kafka
 
 
 def file_of_config(ctx: click.Context) -> ConfigFile:
-    """Return the file of `--config`, as the cluster has it that is asked for."""
+    """Return the settings file, with the values of the selected cluster."""
     file: ConfigFile = ctx.meta[_FILE]
     return file
 
 
 def shared_option(name: str, option: schema.Option, *, default: str | None = None) -> Callable[[Command], Command]:
-    """Add an option that many commands have, as it is declared."""
+    """Add a declared option that many commands share."""
     return _option(Setting(name, str, default, option))
 
 
 tables_option = shared_option("tables", schema.TABLES, default="tables")
 
 
-max_age_option = shared_option("max_age", schema.MAX_AGE)  # in seconds, infinite for none
+max_age_option = shared_option("max_age", schema.MAX_AGE)  # in seconds; infinite for 'none'
 
 
 def timeout_option(command: Command) -> Command:
@@ -217,14 +219,14 @@ def timeout_option(command: Command) -> Command:
 
 
 def cluster_options(command: Command) -> Command:
-    """Add `--bootstrap-server` and `--command-config`, neither of them required."""
-    server = shared_option("bootstrap_server", replace(schema.BOOTSTRAP_SERVER, help=_ASKED))
+    """Add `--bootstrap-server` and `--command-config`; both are optional."""
+    server = shared_option("bootstrap_server", replace(schema.BOOTSTRAP_SERVER, help=_LIVE_SERVER))
     config = shared_option("command_config", schema.COMMAND_CONFIG)
     return server(config(command))
 
 
 def output_options(command: Command) -> Command:
-    """Add `--output`, `--file` and `--raw`, which `output_of` takes."""
+    """Add `--output`, `--file` and `--raw`, which `output_of` reads."""
     formats = click.option(
         "--output",
         "output_format",
@@ -232,28 +234,26 @@ def output_options(command: Command) -> Command:
         default="text",
         show_default=True,
         envvar="OFFSETSTREAM_OUTPUT",
-        show_envvar=True,
-        help="Text for people; JSON and CSV have more columns.",
+        help="Set the format; JSON and CSV have more columns.",
     )
     file = click.option(
         "--file",
         "output_file",
         metavar="FILE",
         envvar="OFFSETSTREAM_FILE",
-        help="Write to this file, not to stdout.",
+        help="Write to this file instead of stdout.",
     )
     raw = click.option(
         "--raw",
         is_flag=True,
         envvar="OFFSETSTREAM_RAW",
-        show_envvar=True,
-        help="In CSV, also what a spreadsheet would take for a formula as it is, without a ' before it: for scripts.",
+        help="Do not put ' before CSV values that look like formulas.",
     )
     return formats(file(raw(command)))
 
 
 def output_of(options: dict[str, Any]) -> Output:
-    """Take the options of `output_options` out of `options` and return their Output."""
+    """Remove the options of `output_options` from `options` and return their Output."""
     output = Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
     gathered = click.get_current_context().meta.get(GATHERED)
     return output if gathered is None else gathered.instead_of(output)

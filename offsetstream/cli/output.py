@@ -1,4 +1,4 @@
-"""What a command prints: tables as text in Kafka's layout (reference 8.4), as JSON or as CSV (RFC 4180)."""
+"""Print tables as text in Kafka's layout (reference 8.4), as JSON, or as CSV (RFC 4180)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Closing = str | Callable[[], str | None] | None
 
 _PLAIN = r"[^\x00-\x1f\x7f\",]+"
 _PLAIN_CSV = re.compile(_PLAIN)
-# What spreadsheets take for a formula at the start of a cell (OWASP's list); a plain number is none.
+# Characters at the start of a cell that make it a formula in spreadsheets (OWASP's list). A plain number is no formula.
 _FORMULA_MARK = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"(?!-?\d+(?:\.\d+)?\Z){_FORMULA_MARK}")
 _USUAL_CSV = re.compile(f"(?!{_FORMULA_MARK}){_PLAIN}")
 _BOOLEANS = {True: "true", False: "false"}
-_PIECE = 1 << 16  # characters that are written at once
+_PIECE = 1 << 16  # characters per write
 
 
 class Output:
-    """Prints to stdout, or to `file`; `output_format` is text, json or csv. All of it is UTF-8.
+    """Prints UTF-8 to stdout or to `file`. `output_format` is text, json or csv.
 
-    In CSV a text that a spreadsheet would take for a formula has an apostrophe before it, unless `raw`.
+    In CSV an apostrophe precedes a text that a spreadsheet would treat as a formula, unless `raw`.
     """
 
     def __init__(self, output_format: str = "text", file: str | None = None, *, raw: bool = False) -> None:
@@ -45,14 +45,14 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Whether a person reads it."""
+        """Tell whether the format is text, for people."""
         return self.output_format == "text"
 
     def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
-        """Print one table; as text its rows are gone through twice. UsageError if the file cannot be written.
+        """Print one table. Raise UsageError if the file cannot be written.
 
-        The `closing` sentence, or what gives it once the rows are through, follows in text; of JSON and CSV, which have
-        no room for it, it goes to stderr.
+        The format text may iterate over the rows twice. `closing` is a sentence, or a function that returns one after
+        the last row. It follows the table in text; for JSON and CSV it goes to stderr.
         """
         names = [column.name for column in columns]
         if self.is_text:
@@ -64,22 +64,22 @@ class Output:
             click.echo(line, err=True, nl=False)
 
     def blocks(self, blocks: Iterable[Blocks], *, closing: Closing = None) -> None:
-        """Print the blocks as text, each after an empty line, and what `closing` gives after the last of them.
+        """Print the blocks as text, each after an empty line, then the closing sentence.
 
-        UsageError if the file cannot be written.
+        Raise UsageError if the file cannot be written.
         """
         self._write(chain(chain.from_iterable(map(lines_of_blocks, blocks)), _closing_lines(closing)))
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Print lines for a person. UsageError if the file cannot be written."""
+        """Print lines for a person. Raise UsageError if the file cannot be written."""
         self._write("".join(f"{printable(line)}\n" for line in lines))
 
     def pieces(self, texts: Iterable[str]) -> None:
-        """Print texts as they are: a format of somebody else's. UsageError if the file cannot be written."""
+        """Print texts unchanged, in a format of another tool. Raise UsageError if the file cannot be written."""
         self._write(texts)
 
     def require_writable(self) -> None:
-        """Raise before something is done that could not be told then: UsageError for a file, else OffsetstreamError."""
+        """Raise before a change whose result could not be printed: UsageError for a file, else OffsetstreamError."""
         if self.file is None:
             require_stdout()
             return
@@ -91,12 +91,12 @@ class Output:
 
     def _unwritable(self, error: OSError | ValueError) -> UsageError:
         reason = error.strerror if isinstance(error, OSError) else error
-        return UsageError(f"cannot write {self.file}: {reason}; name another file by --file")
+        return UsageError(f"cannot write {self.file}: {reason}. Name another file by --file")
 
     def _write(self, texts: Iterable[str]) -> None:
-        """Write the texts as they come, so that there may be more of them than memory."""
+        """Write the texts as they come: they may exceed memory."""
         pieces = _pieces(texts)
-        first = next(pieces, b"")  # before the file is touched: what is to be in it may not be there
+        first = next(pieces, b"")  # before the file is opened: reading the rows may fail
         if self.file is None:
             require_stdout()
             for piece in chain([first], pieces):
@@ -111,15 +111,15 @@ class Output:
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[bytes]:
-    """Yield the texts in pieces that are worth a write."""
+    """Join the texts to pieces that are large enough for a write."""
     for some in in_parts(texts, _PIECE, len):
         yield "".join(some).encode("utf-8", "backslashreplace")
 
 
 def require_stdout() -> None:
-    """Raise OffsetstreamError if standard output is closed: what is printed there would be lost without a word."""
+    """Raise OffsetstreamError if standard output is closed: the answer would be lost silently."""
     if sys.stdout is None:
-        raise OffsetstreamError("standard output is closed: leave it open, or send it to a file")
+        raise OffsetstreamError("standard output is closed: keep it open, or redirect it to a file")
 
 
 def _closing_lines(closing: Closing) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _csv(names: Sequence[str], rows: Iterable[Row], *, raw: bool) -> Iterator[st
 
 
 def _csv_fields(values: Sequence[Any], *, raw: bool) -> list[str]:
-    """Return the fields of a column, in which many have the same text; for the usual ones no function is called."""
+    """Return the fields of a column. Equal texts are converted once; common values need no function call."""
     usual = _USUAL_CSV.fullmatch
     texts = {
         text: text if usual(text) else _csv_field(text, raw=raw)
@@ -166,7 +166,7 @@ def _csv_fields(values: Sequence[Any], *, raw: bool) -> list[str]:
 
 
 def _csv_field(value: Any, *, raw: bool) -> str:
-    """Return the field of a value that is not null: nothing is null, and a quoted nothing is the empty text."""
+    """Return the field of a value that is not null. An empty field is null; a quoted empty field is the empty text."""
     if not isinstance(value, str):
         return text_cell(value)
     text: str = f"'{value}" if not raw and _FORMULA.match(value) else value

@@ -1,4 +1,4 @@
-"""A look-up over all clusters of a file of settings: each is asked, and the rows of all are one answer."""
+"""A look-up over all clusters of a settings file: query each cluster, and print all rows as one answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ from offsetstream.tables.store import Store
 
 CLUSTER = Column("cluster", "CLUSTER", 10)
 _FAILED = 1
-_OF_ALL = ("output_format", "output_file", "raw")  # of the one answer, whatever the file has for a cluster
+_COMMON = (
+    "output_format",
+    "output_file",
+    "raw",
+)  # options of the combined answer; a cluster's section cannot change them
 
 
 def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[], object]]) -> None:
-    """Ask each cluster, print what they answer, and end with the exit code; again and again with `--watch`.
+    """Query each cluster, print the combined answer, and exit with the worst exit code; with `--watch`, repeat.
 
-    `clusters` have the context take its settings from the file as that cluster has them. One that cannot be asked is
-    told in a line, and the others are shown: exit code 1. UsageError where tables are named for all.
+    `clusters` has for each name a function that fills the context with that cluster's settings. A cluster that cannot
+    be queried gives one error line and exit code 1; the answer has the others. Raise UsageError if the user names
+    tables for all clusters.
     """
     require_of_file(ctx)
     watch = ctx.params.get("watch")
@@ -49,7 +54,7 @@ def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[]
 
 
 def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) -> dict[str, Store]:
-    """Return the tables of each cluster; UsageError where tables are named for all."""
+    """Return the tables of each cluster. Raise UsageError if the user names tables for all clusters."""
     require_of_file(ctx)
     stores = {}
     for name, fill in clusters.items():
@@ -59,15 +64,15 @@ def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) 
 
 
 def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object], gathered: Gathered) -> int:
-    """Ask one cluster; return the exit code of it alone."""
+    """Query one cluster, and return its exit code."""
     gathered.cluster = name
     fill()
     options = options_of(ctx)
     with about(name):
         try:
             ask(**options)
-        except click.exceptions.Exit as end:
-            return end.exit_code
+        except click.exceptions.Exit as exited:
+            return exited.exit_code
         except UsageError:
             raise
         except OffsetstreamError as error:
@@ -82,17 +87,17 @@ def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object]
 
 
 def _worst(codes: set[int]) -> int:
-    """Return the worst of the clusters' exit codes: known trouble (4), then a failure, then others."""
+    """Return the worst exit code: known trouble (4), then a failure (1), then the others."""
     return max(codes, key=lambda code: (code == NOT_OK, code == _FAILED, code), default=0)
 
 
 def options_of(ctx: click.Context) -> dict[str, Any]:
-    """Return the values of the options, those of the file as it has them for the cluster."""
-    options, of_file = dict(ctx.params), ctx.default_map or {}
+    """Return the values of the options, with the cluster's values from the file."""
+    options, from_file = dict(ctx.params), ctx.default_map or {}
     for option in configurable(ctx.command).values():
         name = str(option.name)
-        if name in of_file and name not in _OF_ALL and not is_said(ctx, name):
-            options[name] = option.process_value(ctx, of_file[name])
+        if name in from_file and name not in _COMMON and not is_said(ctx, name):
+            options[name] = option.process_value(ctx, from_file[name])
     if "watch" in options:
         options["watch"] = None
     return options
@@ -100,7 +105,7 @@ def options_of(ctx: click.Context) -> dict[str, Any]:
 
 @dataclass
 class Part:
-    """What one cluster has answered."""
+    """The answer of one cluster."""
 
     cluster: str
     blocks: list[Block]
@@ -109,7 +114,7 @@ class Part:
 
 @dataclass
 class Gathered:
-    """The answers so far, and the cluster that is asked now; rows of all of them are in memory together."""
+    """The answers so far, and the current cluster. All rows are in memory."""
 
     cluster: str = ""
     parts: list[Part] = field(default_factory=list)
@@ -117,18 +122,18 @@ class Gathered:
     is_table: bool = True
 
     def instead_of(self, output: Output) -> Output:
-        """Return what gathers what would go to an output."""
+        """Return an Output that collects the answer instead of printing it to `output`."""
         self.outputs.append(output)
         return _Gathering(self, output)
 
     def print(self, *, clears: bool) -> None:
-        """Print the answers by one of the outputs, which are all alike: as one table, or blocks."""
+        """Print all answers as one table, or as blocks. The outputs are all alike; the last one prints."""
         if not self.parts:
             return
         output = self.outputs[-1]
         if clears:
             clear(output)
-        blocks = [_named(part.cluster, block) for part in self.parts for block in part.blocks]
+        blocks = [_with_cluster(part.cluster, block) for part in self.parts for block in part.blocks]
         if not self.is_table:
             output.blocks(together(blocks))
         elif blocks:
@@ -139,14 +144,14 @@ class Gathered:
 
 
 class _Gathering(Output):
-    """Keeps the answer of a cluster until all have answered."""
+    """An Output that keeps the answer of a cluster until all have answered."""
 
     def __init__(self, gathered: Gathered, output: Output) -> None:
         super().__init__(output.output_format, output.file)
         self._gathered = gathered
 
     def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
-        """Keep the table; its rows are read now, as who asks tells then what was not among them."""
+        """Keep the table. Read its rows now: the caller reports missing names after this call."""
         self._keep([Block(columns, list(rows))], closing)
 
     def blocks(self, blocks: Iterable[Blocks], *, closing: Closing = None) -> None:
@@ -159,17 +164,17 @@ class _Gathering(Output):
         self._gathered.parts.append(Part(self._gathered.cluster, blocks, sentence))
 
 
-def _named(cluster: str, block: Block) -> Block:
+def _with_cluster(cluster: str, block: Block) -> Block:
     return Block((CLUSTER, *block.columns), [{**row, CLUSTER.name: cluster} for row in block.rows])
 
 
 def _columns(blocks: list[Block]) -> list[Column]:
-    """Return the columns of all, in the order of the first that has most; in text is what is so for any of them."""
-    found: dict[str, Column] = {}
+    """Return all columns, in the order of the block with the most. A column is in text if any block shows it."""
+    columns: dict[str, Column] = {}
     for column in chain.from_iterable(_longest_first(blocks)):
-        known = found.get(column.name)
-        found[column.name] = column if known is None or known.heading is None else known
-    return list(found.values())
+        known = columns.get(column.name)
+        columns[column.name] = column if known is None or known.heading is None else known
+    return list(columns.values())
 
 
 def _longest_first(blocks: list[Block]) -> Iterator[Sequence[Column]]:

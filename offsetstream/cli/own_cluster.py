@@ -1,4 +1,4 @@
-"""The live cluster beside the tables: imported only by who asks it, since the Kafka client takes time to import."""
+"""Connect to the live cluster of the tables. Import this only when needed: importing the Kafka client is slow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Asked = TypeVar("Asked", bound=Topics)
 
 
 def own_cluster(asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None) -> Asked:
-    """Return the cluster at the address, to be asked what `asked` asks; TablesError if the tables are of another."""
+    """Return an `asked` for the cluster at the address. Raise TablesError if the tables are of another cluster."""
     cluster = asked(bootstrap_server, client_properties(command_config))
     require_tables_of(tables, cluster.cluster_id())
     return cluster

@@ -1,4 +1,4 @@
-"""A Spark for a command that writes to the tables, where they are a catalog's, which only Spark reaches."""
+"""Start Spark for a command whose tables are in a catalog, which only Spark can reach."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--master` and `--conf`, which `own_spark` takes."""
+    """Add `--master` and `--conf`, the arguments of `own_spark`."""
     return shared_option("master", schema.MASTER)(shared_option("conf", schema.CONF)(command))
 
 
 @contextmanager
 def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
-    """Give the tables, in a session if they need one."""
+    """Yield the tables, in a Spark session if they need one."""
     store = store_at(tables)
     if store.needs_spark:
         with session() as spark:
@@ -34,8 +34,8 @@ def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSessi
 
 @contextmanager
 def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a session that is started and ended for the tables, or that of Databricks."""
-    from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - of PySpark, which takes a second
+    """Yield a Spark session: one that starts and stops here, or the session of Databricks."""
+    from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - slow: PySpark
     from offsetstream.spark.local import LocalSpark  # noqa: PLC0415
     from offsetstream.spark.session import launchers_session  # noqa: PLC0415
 

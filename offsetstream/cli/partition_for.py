@@ -1,4 +1,4 @@
-"""`offsetstream partition-for`: the offsets partition, and so the coordinator, of a group."""
+"""`offsetstream partition-for`: the offsets partition of a group, whose leader is its coordinator."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ Examples:
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help="Number of partitions of __consumer_offsets (the brokers' offsets.topic.num.partitions).",
+    help="Number of partitions of __consumer_offsets (offsets.topic.num.partitions of the brokers).",
 )
 @output_options
 def partition_for(group: tuple[str, ...], partitions: int, **options: Any) -> None:
-    """Print the partition of __consumer_offsets that holds each group; its leader is the group's coordinator."""
+    """Print the partition of __consumer_offsets that holds each group.
+
+    The leader of that partition is the group's coordinator. This needs no cluster.
+    """
     rows = [{"group_id": group_id, "partition": partitioning.partition_for(group_id, partitions)} for group_id in group]
     output_of(options).table(_COLUMNS, rows)

@@ -1,4 +1,4 @@
-"""`offsetstream partitions`: how far each offsets partition is replayed, and who coordinates it."""
+"""`offsetstream partitions`: how far each offsets partition is replayed, and its coordinator."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _TIMES = (
     *("event_at", "caught_up_at", "last_stable_offset_since", "load_started_at", "loaded_at"),
     "history_complete_from",
 )
-# What is seen at once happened in this order.
+# The order of events with the same time.
 _ORDER = ("removed", "unloaded", "coordinator moved", "leader epoch changed", "load started", "load failed", "loaded")
 
 
@@ -82,15 +82,15 @@ Examples:
   offsetstream partitions --blocked --bootstrap-server localhost:9092
   offsetstream partitions --blocked --group my-group --bootstrap-server localhost:9092
 
-WAITING: offsets up to the last stable one that are not applied yet. BLOCKED: offsets beyond it, which an open
-transaction keeps from every read_committed reader, and since when it does. GROUPS and OFFSETS: as of the last load or
-unload.
+WAITING counts offsets up to the last stable offset that are not applied yet. BLOCKED counts offsets beyond it: an
+open transaction blocks them for every read_committed reader. GROUPS-AT-LOAD and OFFSETS-AT-LOAD are from the last load
+or unload.
 
-With --blocked the live cluster is asked, and no table: each open transaction, its producer, transactional id, start
-and age, and the command that ends it. HANGING: no coordinator knows it, so that none will end it. One that is not
-hanging ends by itself after its TIMEOUT.
+--blocked asks the live cluster, not the tables. It shows each open transaction with its producer, transactional id,
+start and age, and the command that ends it. HANGING: no coordinator knows the transaction, so it never ends by itself.
+Any other transaction ends after its TIMEOUT.
 
-Exit code 1 where a partition is not there; with --blocked also where one is blocked, or does not answer."""
+Exit code 1: a partition is not there; with --blocked also: one is blocked, or does not answer."""
 )
 @config_option("partitions")
 @click.option(
@@ -99,12 +99,16 @@ Exit code 1 where a partition is not there; with --blocked also where one is blo
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only this partition of __consumer_offsets; repeatable.",
+    help="Show only this partition of __consumer_offsets; repeatable.",
 )
-@click.option("--events", is_flag=True, help="What happened to the partitions, in order: loads, moves of coordinators.")
-@click.option("--blocked", is_flag=True, help="Show the open transactions of the live cluster that block partitions.")
-@click.option("--group", multiple=True, metavar="GROUP", help="With --blocked: the partitions it reads; repeatable.")
-@click.option("--topic", multiple=True, metavar="TOPIC", help="With --blocked: of this topic; repeatable.")
+@click.option("--events", is_flag=True, help="Show the events of partitions in order: loads, moves of coordinators.")
+@click.option("--blocked", is_flag=True, help="Show open transactions of the live cluster that block partitions.")
+@click.option(
+    "--group", multiple=True, metavar="GROUP", help="With --blocked: check partitions of this group; repeatable."
+)
+@click.option(
+    "--topic", multiple=True, metavar="TOPIC", help="With --blocked: check partitions of this topic; repeatable."
+)
 @cluster_options
 @tables_option
 @output_options
@@ -120,39 +124,39 @@ def partitions(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show how far each partition of __consumer_offsets is replayed, who coordinates it, and what happened to it."""
+    """Show how far each partition of __consumer_offsets is replayed, its coordinator, and its events."""
     output = output_of(options)
     if (blocked and events) or ((group or topic) and not blocked):
-        raise click.UsageError("--group and --topic are of --blocked, which goes without --events")
+        raise click.UsageError("--group and --topic need --blocked, and --blocked excludes --events")
     if blocked:
         show_blocked(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
         return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
-    found = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
+    rows = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
     if events:
-        output.table(_EVENTS, [_shown(row) for row in _events(lookup, wanted)])
+        output.table(_EVENTS, [_with_times(row) for row in _events(lookup, wanted)])
     else:
-        found.sort(key=lambda row: row["offsets_partition"])
-        output.table(_PARTITIONS, [_shown(row | _computed(row)) for row in found])
-        _tell_filtered(found)
-    missing = sorted(set(wanted) - {row["offsets_partition"] for row in found})
+        rows.sort(key=lambda row: row["offsets_partition"])
+        output.table(_PARTITIONS, [_with_times(row | _computed(row)) for row in rows])
+        _tell_skipped(rows)
+    missing = sorted(set(wanted) - {row["offsets_partition"] for row in rows})
     for number in missing:
         tell(f"Error: the tables have no offsets partition {number}.")
     if missing:
         click.get_current_context().exit(1)
 
 
-def _tell_filtered(rows: list[Row]) -> None:
+def _tell_skipped(rows: list[Row]) -> None:
     by_filters = Counter[str]()
     for row in rows:
         if row["filters"] is not None:
             by_filters[row["filters"]] += row["filtered_count"] or 0
     if by_filters:
-        from offsetstream.tables.filters import Filters  # noqa: PLC0415 - of Arrow, and most tables have none
+        from offsetstream.tables.filters import Filters  # noqa: PLC0415 - slow: Arrow; most tables have no filters
 
         for filters, count in by_filters.items():
-            tell(f"{count:,} records are left out, of the last loads and since: {Filters.of(filters)}")
+            tell(f"The filters skipped {count:,} records since the last loads: {Filters.of(filters)}")
 
 
 def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:
@@ -162,9 +166,8 @@ def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple
 
 
 def _events(lookup: Lookup, wanted: tuple[int, ...]) -> list[Row]:
-    found = _rows(lookup, "partition_events", _EVENTS, wanted)
     return sorted(
-        found,
+        _rows(lookup, "partition_events", _EVENTS, wanted),
         key=lambda row: (row["event_at_ms"], row["offsets_partition"], row["load_id"] or 0, _ORDER.index(row["event"])),
     )
 
@@ -172,11 +175,11 @@ def _events(lookup: Lookup, wanted: tuple[int, ...]) -> list[Row]:
 def _computed(row: Row) -> Row:
     applied, stable, high = row["next_offset"], row["last_stable_offset"], row["high_watermark"]
     return {
-        # Offsets that a later look saw as applied may be beyond the end of an earlier look.
+        # Applied offsets may be newer than the sampled end offsets.
         "waiting_records": None if applied is None or stable is None else max(0, stable - applied),
         "blocked_records": None if stable is None or high is None else max(0, high - stable),
     }
 
 
-def _shown(row: Row) -> Row:
+def _with_times(row: Row) -> Row:
     return row | {name: time_text(row[f"{name}_ms"]) for name in _TIMES if f"{name}_ms" in row}

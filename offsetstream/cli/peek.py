@@ -1,4 +1,4 @@
-"""`offsetstream peek`: the next records that a group would read, or of a partition, to see what is in the way."""
+"""`offsetstream peek`: the next records that a group would read, or records of a partition."""
 
 from __future__ import annotations
 
@@ -56,23 +56,29 @@ Examples:
   offsetstream peek --topic orders --partition 0 --at 03:00
   offsetstream peek --topic orders --partition 0 --latest
 
-Bytes that are not UTF-8 are in base64: base64:AP8=, in JSON and CSV with key_encoding and value_encoding. Text is cut
-after 200 characters. Nothing is committed, and no group is joined; an offset outside the log is an error that says its
-range.
+peek commits nothing and joins no group. Bytes that are not UTF-8 appear in base64 (base64:AP8=; JSON and CSV have
+key_encoding and value_encoding). Text shows the first 200 characters of a key or value.
 
-Exit code 1 where an offset is not in the log, or nothing is there to be read; 3 where a partition does not answer.""",
+Exit codes: 1 an offset is not in the log (the error says the log's range), or there is nothing to read; 3 a partition
+does not answer.""",
 )
 @config_option("peek")
-@click.option("--group", metavar="GROUP", help="What this group would read next: from its committed offsets on.")
-@click.option("--topic", metavar="TOPIC", help="A topic; with --group only this one of it.")
-@click.option("--partition", type=click.IntRange(min=0), help="A partition; with --group only this one of it.")
-@click.option("--offset", type=click.IntRange(min=0), help="From this offset on.")
+@click.option("--group", metavar="GROUP", help="Read from the committed offsets of this group.")
+@click.option("--topic", metavar="TOPIC", help="Read this topic; with --group, only this one.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read this partition; with --group, only this one.")
+@click.option("--offset", type=click.IntRange(min=0), help="Read from this offset.")
 @click.option(
-    "--at", type=Instant(), metavar="TIME", help="From the first record on of then or later: 10m (ago), 03:00."
+    "--at", type=Instant(), metavar="TIME", help="Read from the first record of this time or later: 10m (ago), 03:00."
 )
-@click.option("--latest", is_flag=True, help="The last records that there are.")
-@click.option("--max-records", type=click.IntRange(min=1), default=5, show_default=True, help="Of each partition.")
-@click.option("--values", "with_values", is_flag=True, help="The values, too; else their sizes only.")
+@click.option("--latest", is_flag=True, help="Read the last records of the log.")
+@click.option(
+    "--max-records",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Read at most this many per partition.",
+)
+@click.option("--values", "with_values", is_flag=True, help="Show values, not only their sizes.")
 @isolation_option
 @reading_timeout_option
 @cluster_options
@@ -93,85 +99,85 @@ def peek(
     command_config: str | None,
     **options: Any,
 ) -> None:
-    """Show the next records that a group would read, or those of a partition: offsets, times, sizes, keys, headers."""
+    """Show the next records that a group would read, or records of a partition, from the live cluster."""
     output = output_of(options)
     _require_one_way(group, topic, partition, [offset, at, latest or None])
     if bootstrap_server is None:
-        raise UsageError("peek reads from the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.peeking import Peek  # noqa: PLC0415 - only what is asked is imported
+        raise UsageError("peek reads the live cluster: name a broker by --bootstrap-server")
+    from offsetstream.cluster.peeking import Peek  # noqa: PLC0415 - slow
 
     properties = client_properties(command_config)
     peeking = Peek(bootstrap_server, properties, isolation_level, timeout)
     if group is not None:
         starts = _committed(peeking, properties, group, topic, partition)
-        found = _readable(peeking, starts).read(starts, max_records)
+        readings = _readable(peeking, starts).read(starts, max_records)
     else:
         place = (str(topic), int(partition or 0))
-        found = {place: _of_partition(_readable(peeking, [place]), place, offset, at, max_records)}
+        readings = {place: _read_partition(_readable(peeking, [place]), place, offset, at, max_records)}
     rows = [
         {"topic": place[0], "partition": place[1]}
         | record_row(record, with_values=with_values, output_format=output.output_format)
-        for place, reading in sorted(found.items())
+        for place, reading in sorted(readings.items())
         for record in reading.records
     ]
     columns = (*_COLUMNS, *(_VALUES if with_values else ()))
-    output.table(columns, rows, closing=f"{counted(len(rows), 'record')} of {counted(len(found), 'partition')}.")
-    click.get_current_context().exit(_tell(found))
+    output.table(columns, rows, closing=f"{counted(len(rows), 'record')} of {counted(len(readings), 'partition')}.")
+    click.get_current_context().exit(_report_ends(readings))
 
 
 def _require_one_way(group: str | None, topic: str | None, partition: int | None, places: list[Any]) -> None:
     given = sum(place is not None for place in places)
     if given + (group is not None) != 1:
-        raise UsageError("give one of --group, or --offset, --at and --latest of a partition")
+        raise UsageError("give exactly one of --group, --offset, --at and --latest")
     if group is None and (topic is None or partition is None):
-        raise UsageError("--offset, --at and --latest are of one partition: name it by --topic and --partition")
+        raise UsageError("--offset, --at and --latest need one partition: name it by --topic and --partition")
 
 
 def _committed(
     peeking: Peek, properties: Mapping[str, str], group: str, topic: str | None, partition: int | None
 ) -> dict[Place, int]:
-    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.permissions import require_to_see_topics_of_groups  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - slow
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - slow
+    from offsetstream.cluster.permissions import require_to_see_topics_of_groups  # noqa: PLC0415 - slow
 
     require_to_see_topics_of_groups(peeking.cluster, [topic] if topic else [])
     offsets = GroupOffsets(peeking.cluster.bootstrap_server, properties).fetch(group)
-    found = dict[Place, int]()
+    starts = dict[Place, int]()
     for place, committed in sorted(offsets.items()):
         if topic not in {None, place[0]} or partition not in {None, place[1]}:
             continue
         if committed.offset is None:
             tell(f"{place[0]}-{place[1]}: {committed.error or no_offset()}")
         else:
-            found[place] = committed.offset
-    if not found:
-        tell(f"Error: group '{group}' has no such committed offset.")
+            starts[place] = committed.offset
+    if not starts:
+        tell(f"Error: group '{group}' has no committed offset there.")
         click.get_current_context().exit(1)
-    return found
+    return starts
 
 
 def _readable(peeking: Peek, places: Collection[Place]) -> Peek:
-    from offsetstream.cluster.permissions import require_to_read  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.permissions import require_to_read  # noqa: PLC0415 - slow
 
     require_to_read(peeking.cluster, {topic for topic, _ in places})
     return peeking
 
 
-def _of_partition(peeking: Peek, place: Place, offset: int | None, at: datetime | None, max_records: int) -> Reading:
+def _read_partition(peeking: Peek, place: Place, offset: int | None, at: datetime | None, max_records: int) -> Reading:
     if offset is not None:
         return peeking.read({place: offset}, max_records)[place]
     return peeking.latest(place, max_records) if at is None else peeking.since(place, milliseconds(at), max_records)
 
 
-def _tell(found: Mapping[Place, Reading]) -> int:
-    """Say why partitions give no more records; returns the exit code."""
-    code = 0 if any(reading.records for reading in found.values()) else 1
-    for (topic, number), reading in sorted(found.items()):
-        told = told_nothing(topic, reading)
-        if told is not None:
-            tell(f"{'Error: ' if reading.error else ''}{topic}-{number}: {told}")
+def _report_ends(readings: Mapping[Place, Reading]) -> int:
+    """Print why partitions give no more records, and return the exit code."""
+    code = 0 if any(reading.records for reading in readings.values()) else 1
+    for (topic, number), reading in sorted(readings.items()):
+        reason = told_nothing(topic, reading)
+        if reason is not None:
+            tell(f"{'Error: ' if reading.error else ''}{topic}-{number}: {reason}")
         elif not reading.records:
-            tell(f"{topic}-{number}: nothing is there to be read from offset {reading.offset} on")
+            tell(f"{topic}-{number}: nothing to read from offset {reading.offset}")
         if reading.error:
             code = max(code, UNREACHABLE if is_unreachable(reading.error) else 1)
     return code

@@ -1,4 +1,4 @@
-"""What becomes of the offsets of groups, as a table: Kafka's columns first, what speaks against it, what was done."""
+"""Print a plan for offsets of groups as a table: Kafka's columns, then objections and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsetstream.operations.execute import Result
     from offsetstream.operations.plan import Change, Objection, Plan
 
-_SHOWN = 20  # objections and notes, in words
+_SHOWN = 20  # objections and notes that are printed as sentences
 _COLUMNS = (
     Column("group", "GROUP", 30),
     Column("topic", "TOPIC", 30),
@@ -41,45 +41,45 @@ _Key: TypeAlias = tuple[str, tuple[str, int] | None]
 def show_plan(
     output: Output, plan: Plan, objections: Collection[Objection], closing: str, result: Result | None = None
 ) -> None:
-    """Print what becomes of each partition, also of those of which there are objections only, and say these."""
-    told: dict[_Key, list[Objection]] = {}
+    """Print the change of each partition, also of those that have only objections, and then the objections."""
+    by_key: dict[_Key, list[Objection]] = {}
     for each in objections:
-        told.setdefault((each.group_id, each.place), []).append(each)
+        by_key.setdefault((each.group_id, each.place), []).append(each)
     rows = {(each.group_id, each.place): _row(each, result) for each in plan.changes}
-    for group_id, place in told:
+    for group_id, place in by_key:
         if place is not None:
             topic, partition = place
             rows.setdefault((group_id, place), {"group": group_id, "topic": topic, "partition": partition})
     with_rows = {group_id for group_id, _ in rows}
-    for group_id in {*plan.deleted_groups, *(group_id for group_id, _ in told)} - with_rows:
+    for group_id in {*plan.deleted_groups, *(group_id for group_id, _ in by_key)} - with_rows:
         rows[group_id, ("", 0)] = {"group": group_id, "result": _group_result(result, group_id)}
-    shown = [rows[key] | _against(key, told) for key in sorted(rows)]
+    shown = [rows[key] | _objections(key, by_key) for key in sorted(rows)]
     output.table(_COLUMNS, shown, closing=closing)
-    for line in [*map(_in_words, objections), *(f"Note: {each}" for each in plan.notes)][:_SHOWN]:
+    for line in [*map(_sentence, objections), *(f"Note: {each}" for each in plan.notes)][:_SHOWN]:
         tell(line)
     if (more := len(objections) + len(plan.notes) - _SHOWN) > 0:
         tell(f"... and {more} more: --output json has all objections")
 
 
-def planned(plan: Plan, standing: Collection[Objection]) -> str:
-    """Return the closing sentence of what was not done."""
+def planned(plan: Plan, remaining: Collection[Objection]) -> str:
+    """Return the closing sentence of a plan that was not executed."""
     sums = _sums(plan.changes, plan.deleted_groups)
-    if standing:
-        return f"{sums}. Nothing was done: {counted(len(standing), 'objection')}."
+    if remaining:
+        return f"{sums}. Nothing was changed: {counted(len(remaining), 'objection')}."
     if not plan.group_ids:
-        return "There is nothing to be done."
-    return f"{sums}. Nothing was done: this is the plan, and --execute does it."
+        return "There is nothing to do."
+    return f"{sums}. Nothing was changed: this is the plan. Add --execute to make the change."
 
 
 def done(plan: Plan, result: Result) -> str:
-    """Return the closing sentence of what was."""
-    made = [each for each in plan.changes if result.error_of(each) is None]
-    failed = len(plan.changes) - len(made)
+    """Return the closing sentence of an executed plan."""
+    changed = [each for each in plan.changes if result.error_of(each) is None]
+    failed = len(plan.changes) - len(changed)
     rest = f"; {failed} not changed" if failed else ""
     groups = [each for each in plan.deleted_groups if _group_result(result, each) == "done"]
     return (
-        f"Done: {_sums(made, groups, 'deleted')}{rest}. What was there before is in {result.snapshot}: "
-        "'offsetstream offsets undo' with it takes this back."
+        f"Done: {_sums(changed, groups, 'deleted')}{rest}. The previous offsets are in {result.snapshot}: "
+        "'offsetstream offsets undo' with this file undoes the change."
     )
 
 
@@ -105,11 +105,11 @@ def _row(change: Change, result: Result | None) -> Row:
     }
 
 
-def _against(key: _Key, told: dict[_Key, list[Objection]]) -> dict[str, Any]:
-    found = [*told.get((key[0], None), []), *told.get(key, [])]
+def _objections(key: _Key, by_key: dict[_Key, list[Objection]]) -> dict[str, Any]:
+    objections = [*by_key.get((key[0], None), []), *by_key.get(key, [])]
     return {
-        "objections": ", ".join(each.kind for each in found) or None,
-        "why": "; ".join(each.told for each in found) or None,
+        "objections": ", ".join(each.kind for each in objections) or None,
+        "why": "; ".join(each.told for each in objections) or None,
     }
 
 
@@ -118,24 +118,26 @@ def _group_result(result: Result | None, group_id: str) -> str | None:
 
 
 def _sums(changes: Collection[Change], deleted_groups: Collection[str], deleted: str = "to be deleted") -> str:
-    """Return how many offsets move, with what that means for messages, and how many offsets and groups go."""
+    """Return how many offsets move, how many messages that skips or repeats, and how many offsets and groups go."""
     moved, gone = ([each for each in changes if (each.new is None) is is_gone] for is_gone in (False, True))
     skipped = sum(max(each.distance or 0, 0) for each in moved)
     again = sum(max(-(each.distance or 0), 0) if each.read_again is None else each.read_again for each in moved)
-    told = [f"{_of_groups(moved)}: {counted(skipped, 'message')} skipped, {again} read again"] if moved else []
+    parts = (
+        [f"{_offsets_and_groups(moved)}: {counted(skipped, 'message')} skipped, {again} read again"] if moved else []
+    )
     if deleted_groups:
-        told.append(f"{counted(len(deleted_groups), 'group')} {deleted}, with {counted(len(gone), 'offset')}")
+        parts.append(f"{counted(len(deleted_groups), 'group')} {deleted}, with {counted(len(gone), 'offset')}")
     elif gone:
-        told.append(f"{_of_groups(gone)} {deleted}")
-    return "; ".join(told) or "0 offsets"
+        parts.append(f"{_offsets_and_groups(gone)} {deleted}")
+    return "; ".join(parts) or "0 offsets"
 
 
-def _of_groups(changes: Collection[Change]) -> str:
+def _offsets_and_groups(changes: Collection[Change]) -> str:
     groups = len({each.group_id for each in changes})
     return f"{counted(len(changes), 'offset')} of {counted(groups, 'group')}"
 
 
-def _in_words(objection: Objection) -> str:
+def _sentence(objection: Objection) -> str:
     place = f" {objection.place[0]}-{objection.place[1]}" if objection.place else ""
     overrule = f" (--despite {objection.kind} overrules this)" if objection.kind in JUDGED_BY_OPERATOR else ""
     return f"Objection: group '{objection.group_id}'{place}: {objection.told}{overrule}"

@@ -1,4 +1,4 @@
-"""`offsetstream groups rebalances`: each generation or epoch of a group, who came and went, and what it cost."""
+"""`offsetstream groups rebalances`: each generation or epoch of a group, who joined and left, and how long it took."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Examples:
   offsetstream groups rebalances --since 03:00 --until 04:00
   offsetstream groups rebalances --group my-group --since 24h --output csv
 
-Exit code 1 where a group is not there.""",
+Exit code 1: a group is not there.""",
 )
 @config_option("groups.rebalances")
 @group_options
@@ -87,17 +87,17 @@ def rebalances(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show the rebalances of groups: who joined and left, what moved, and how long nothing was committed.
+    """Show the rebalances of groups: who joined and left, what moved, and how long no member committed.
 
-    SYNC-TIME is how long SyncGroup took; of newer groups, until all members had what they were to have.
+    SYNC-TIME is how long SyncGroup took (classic groups), or the time until all members had their target assignment.
     """
     output = output_of(options)
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
-        found = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
-        rows = [_row(row) for row in rows_of(found, "group_id, log_id, record_offset")]
+        view = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
+        rows = [_row(row) for row in rows_of(view, "group_id, log_id, record_offset")]
         warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
         missing = missing_of(reader, rows, group)
         closing = _closing(reader, rows, period_text(since, until))
@@ -127,18 +127,18 @@ def _closing(reader: ViewReader, rows: list[Row], period: str) -> str:
         return f"No rebalance{period}."
     first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     lost = sum(row["epochs_without_record"] or 0 for row in rows)
-    more = f" ({lost} more began and did not end)" if lost else ""
-    begun = f"{counted(len(rows), 'rebalance')} in {duration_text((last - first).total_seconds() * 1000)}{more}"
+    more = f" ({lost} more started and did not finish)" if lost else ""
+    summary = f"{counted(len(rows), 'rebalance')} in {duration_text((last - first).total_seconds() * 1000)}{more}"
     groups = {row["group"] for row in rows}
     if len(groups) > 1:
-        return f"{begun} of {len(groups)} groups{period}."
+        return f"{summary} of {len(groups)} groups{period}."
     pauses = _pauses(reader, rows)
     if not pauses:
-        return f"{begun}{period}."
+        return f"{summary}{period}."
     total = sum((end - start for start, end in pauses), timedelta())
     longest = max(end - start for start, end in pauses)
-    paused = f"the group did not commit for {_text(total)} of them, at most {_text(longest)} at once"
-    return f"{begun}{period}; {paused}."
+    paused = f"the group paused its commits for {_text(total)} in total, {_text(longest)} at most"
+    return f"{summary}{period}; {paused}."
 
 
 def _text(length: timedelta) -> str | None:
@@ -146,26 +146,26 @@ def _text(length: timedelta) -> str | None:
 
 
 def _pauses(reader: ViewReader, rows: list[Row]) -> list[tuple[datetime, datetime]]:
-    """Return the stretches without a commit, those that overlap as one."""
-    before = _commits_before(reader, rows)
-    paused = [(row, before.get((row["log_id"], row["record_offset"]))) for row in rows if row["commit_pause_ms"]]
+    """Return the pauses between commits, merged where they overlap."""
+    last_commits = _commits_before(reader, rows)
+    paused = [(row, last_commits.get((row["log_id"], row["record_offset"]))) for row in rows if row["commit_pause_ms"]]
     spans = sorted((at, at + timedelta(milliseconds=row["commit_pause_ms"])) for row, at in paused if at)
     return merged(spans)
 
 
 def merged(spans: list[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
-    """Return sorted spans of time, those that overlap as one."""
-    found: list[tuple[datetime, datetime]] = []
+    """Return sorted time spans, merged where they overlap."""
+    disjoint: list[tuple[datetime, datetime]] = []
     for start, end in spans:
-        if found and start < found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if disjoint and start < disjoint[-1][1]:
+            disjoint[-1] = disjoint[-1][0], max(disjoint[-1][1], end)
         else:
-            found.append((start, end))
-    return found
+            disjoint.append((start, end))
+    return disjoint
 
 
 def _commits_before(reader: ViewReader, rows: list[Row]) -> dict[tuple[int, int], datetime]:
-    """Return the time of the last commit before each rebalance of one group."""
+    """Return the time of the last commit before each rebalance of one group, by (log_id, record_offset)."""
     commits = reader.connection.execute(
         """SELECT log_id, record_offset, max(record_timestamp) OVER (PARTITION BY log_id ORDER BY record_offset) AS last
            FROM offset_commits WHERE group_id = ? AND offsets_partition = ? AND NOT is_tombstone ORDER BY ALL""",

@@ -1,4 +1,4 @@
-"""Records as people and programs read them: bytes that are UTF-8 as text, all others in base64, with a mark."""
+"""Format records: bytes that are UTF-8 as text, all others in base64 with a mark."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from offsetstream.cli.times import time_text
 if TYPE_CHECKING:
     from offsetstream.cluster.records_at import Record
 
-_LONGEST = 200  # characters of a cell that people read
+_LONGEST = 200  # characters of a cell in text
 Row = dict[str, Any]
 
 
 def record_row(record: Record, *, with_values: bool, output_format: str) -> Row:
-    """Return the cells of a record; without `with_values` the value is left out, but for its size."""
+    """Return the cells of a record. Without `with_values` they have only the size of the value."""
     is_text = output_format == "text"
     row: Row = {
         "offset": record.offset,

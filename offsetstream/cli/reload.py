@@ -1,4 +1,4 @@
-"""`offsetstream reload`: have offsets partitions loaded anew, by the running job or by the next one."""
+"""`offsetstream reload`: reload offsets partitions, in the running job or when the next one starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from offsetstream.cli.answers import counted
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.own_spark import own_spark, reached, spark_options
 from offsetstream.cli.tell import tell
@@ -33,16 +34,16 @@ Examples:
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="A partition of __consumer_offsets, repeatable [default: all].",
+    help="Reload only this partition of __consumer_offsets; repeatable (default: all).",
 )
 @tables_option
 @timeout_option
 @spark_options
 def reload(wanted: tuple[int, ...], tables: str, timeout: float, master: str | None, conf: dict[str, str]) -> None:
-    """Have offsets partitions loaded anew, as a coordinator loads them, and wait until they are.
+    """Reload offsets partitions from the topic, as a coordinator does, and wait until they are loaded.
 
-    The job does it between two batches; readers see the old rows of a partition until the new ones are whole. Without
-    a running job the next one does it when it starts.
+    The job reloads between two batches. Readers see the old rows of a partition until all new ones are there. Without a
+    running job, the next one reloads when it starts.
     """
     with reached(tables, partial(own_spark, master, conf)) as store:
         _reload(store, wanted, timeout)
@@ -56,13 +57,13 @@ def _reload(store: Store, wanted: tuple[int, ...], timeout: float) -> None:
     request_reload(store, wanted)
     watch = HeartbeatWatch()
     row, life = watch.look(partial(read_lease, store))
-    what = f"{len(set(wanted) or existing)} offsets partitions"
+    partitions = counted(len(set(wanted) or existing), "offsets partition")
     if row is None or life is Life.DEAD:
-        click.echo(f"No job writes to {store.name}: the next one loads {what} anew when it starts", err=True)
+        click.echo(f"No job writes to {store.name}: the next one reloads {partitions} when it starts", err=True)
         return
-    tell(f"Asked {row.holder} to load {what} anew after its present batch; last sign of life {row.sign_of_life}")
+    tell(f"Asked {row.holder} to reload {partitions} after its current batch; last sign of life {row.sign_of_life}")
     _wait(store, row, watch, set(wanted) or existing, timeout)
-    click.echo("Loaded", err=True)
+    click.echo("Reloaded", err=True)
 
 
 def _wait(store: Store, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int], timeout: float) -> None:
@@ -72,7 +73,9 @@ def _wait(store: Store, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int]
         if now is None or not requested_partitions(now.reload_requested, wanted):
             return
         if now.owner != asked.owner or life is Life.DEAD:
-            raise OffsetstreamError("the job ended before the load was done; the next one does it when it starts")
+            raise OffsetstreamError("the job ended before it reloaded all; the next one reloads when it starts")
         if time.monotonic() > deadline:
-            raise OffsetstreamError(f"the load was not done within {timeout:g} s; the job will do it, or the next one")
+            raise OffsetstreamError(
+                f"the reload did not finish within {timeout:g} s; this job or the next one will do it"
+            )
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""`offsetstream replay`: what a group coordinator would hold after a log, from files alone."""
+"""`offsetstream replay`: rebuild a group coordinator's state from log files, without a broker."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from offsetstream.coordinator.log_cut import until
 from offsetstream.coordinator.replay.release_rules import FIRST_RELEASE, LAST_RELEASE, UNMERGED
 from offsetstream.errors import UsageError
 
-_UNNAMED = -1  # the number of a partition that neither folder nor line tells: the output shows none
+_UNNUMBERED = -1  # stands for a partition whose number is unknown; the output shows no number
 
 
 class Time(ParamType[int]):
-    """A point in time, as milliseconds since 1970."""
+    """A parameter type for a time, converted to milliseconds since 1970."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read ISO 8601, in UTC if it does not say, or milliseconds."""
+        """Parse ISO 8601 (UTC without a zone) or milliseconds."""
         try:
             if isinstance(value, int) or value.isdecimal():
                 return int(value)
@@ -53,12 +53,12 @@ Examples:
   offsetstream replay records.jsonl --release 4.1.1 --strict
   offsetstream dump --bootstrap-server localhost:9092 --format records | offsetstream replay -
 
-A line is {"partition", "offset", "timestamp", "key", "value"}, key and value in base64; of a transaction also
-"producer_id", "transactional": true and, of the marker that ends it, "control_type": "COMMIT" or "ABORT". Without
-these it is a committed record. A line is a batch of its own, which makes no difference to a coordinator.
+A line of JSON is {"partition", "offset", "timestamp", "key", "value"}, with key and value in base64. A transactional
+record also has "producer_id" and "transactional": true; the marker that ends a transaction has in addition
+"control_type": "COMMIT" or "ABORT". A record without these fields counts as committed. Each line is a separate batch.
 
-A record that cannot be replayed is left aside, and stderr tells of it, exit code 0. With --strict its whole partition
-has failed, as on a broker: nothing of it is shown, stderr tells why, and the exit code is 1."""
+A record that cannot be replayed is skipped with a warning on stderr; the exit code is 0. With --strict its complete
+partition fails, as on a broker: the output has nothing of it, stderr says why, and the exit code is 1."""
 )
 @click.argument("file", metavar="FILE")
 @click.option(
@@ -66,23 +66,30 @@ has failed, as on a broker: nothing of it is shown, stderr tells why, and the ex
     type=click.Choice(["new", "classic"]),
     default="new",
     show_default=True,
-    help="The coordinator of Kafka 4, or the one of 3.9 and older; they differ in corners.",
+    help="Replay as Kafka 4 does (new), or as 3.9 and older (classic).",
 )
 @click.option(
     "--release",
     metavar="RELEASE",
-    help=f"Kafka's release, of the new coordinator: {FIRST_RELEASE} to {LAST_RELEASE}, such as 4.1.1; or {UNMERGED}:"
-    f" the newest with a rule that is only proposed (KAFKA-21117).  [default: {LAST_RELEASE}]",
+    help=f"Follow the rules of this Kafka release, {FIRST_RELEASE} to {LAST_RELEASE}; or {UNMERGED}: the newest and a "
+    f"proposed rule (KAFKA-21117). Only for new.  [default: {LAST_RELEASE}]",
 )
-@click.option("--topics", "topics_file", metavar="FILE", help='Names of topic ids, as JSON: {"id": "name"}.')
-@click.option("--until-offset", type=click.IntRange(0), metavar="N", help="Of each partition, only what is below N.")
+@click.option(
+    "--topics", "topics_file", metavar="FILE", help='Read names of topic ids from this JSON file: {"id": "name"}.'
+)
+@click.option(
+    "--until-offset",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Replay each partition only up to, not including, offset N.",
+)
 @click.option(
     "--until-time",
     type=Time(),
     metavar="T",
-    help="Of each partition, only what is before the first record of time T or later: ISO 8601, or milliseconds.",
+    help="Replay each partition up to its first record of this time or later: ISO 8601 or milliseconds since 1970.",
 )
-@click.option("--strict", is_flag=True, help="Fail a partition at a record that cannot be replayed, as a broker does.")
+@click.option("--strict", is_flag=True, help="Fail a partition at a record that cannot be replayed.")
 @file_option
 def replay(
     file: str,
@@ -94,18 +101,18 @@ def replay(
     strict: bool,
     output_file: str | None,
 ) -> None:
-    """Print the groups and committed offsets that a log of __consumer_offsets amounts to, as one JSON object.
+    """Rebuild groups and committed offsets from a log of __consumer_offsets, and print them as one JSON object.
 
-    FILE is a log segment, a folder of segments, a folder of partitions' folders (a broker's log dir), or raw lines of
-    JSON (- for stdin). Neither a broker nor Spark is needed. Transactions that are open at the end are not counted.
+    FILE is a log segment, a folder of segments, a folder of partition folders (a broker's log dir), or a file of JSON
+    lines (- for stdin). This needs neither a broker nor Spark. Transactions that are open at the end are ignored.
     """
     if release is not None and coordinator == "classic":
-        raise UsageError("--release is one of the new coordinator; it does not go with --coordinator classic")
+        raise UsageError("--release is only for the new coordinator: omit it with --coordinator classic")
     topic_names = _read_topics(topics_file)
     cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
     failed = [_load(cache, number, until(log, until_offset, until_time)) for number, log in _partitions(file)]
     snapshot = cache.snapshot(topic_names)
-    _tell_undecodable(snapshot)
+    _warn_undecodable(snapshot)
     with open_output(output_file) as target:
         target.write(_printed(snapshot).encode("utf-8", "backslashreplace"))
     if any(failed):
@@ -115,15 +122,15 @@ def replay(
 def _partitions(file: str) -> Iterator[tuple[int | None, Iterable[RecordBatch]]]:
     if _is_lines(file):
         with open_input(file) as lines:
-            found = read_record_lines(lines, "stdin" if file == STDIO else file)
-        yield from sorted(found.items(), key=lambda item: _UNNAMED if item[0] is None else item[0])
+            by_partition = read_record_lines(lines, "stdin" if file == STDIO else file)
+        yield from sorted(by_partition.items(), key=lambda item: _UNNUMBERED if item[0] is None else item[0])
     else:
         for partition in open_partitions([file]):
             yield partition.number, read_segments(partition.segments, warn)
 
 
 def _is_lines(file: str) -> bool:
-    """Whether the file has lines: a segment begins with an offset, and no offset is so great that its first byte is."""
+    """Tell whether the file has JSON lines. A segment starts with an offset, whose first byte is always zero."""
     if file == STDIO:
         return True
     path = Path(file)
@@ -131,29 +138,29 @@ def _is_lines(file: str) -> bool:
         if path.is_dir():
             return False
         if not path.is_file():
-            return True  # a pipe, of which nothing may be read but once
+            return True  # a pipe can be read only once
         with path.open("rb") as opened:
             first = opened.read(1)
     except (OSError, ValueError):
-        return True  # whoever opens it says why it cannot be read
+        return True  # opening it later reports why it cannot be read
     return first == b"{" or not (first == b"\0" or path.suffix == ".log")
 
 
 def _load(cache: GroupMetadataCache, number: int | None, log: Iterable[RecordBatch]) -> bool:
-    """Load a partition, and tell on stderr what could not be; return whether it failed."""
+    """Load a partition, warn about what could not be loaded, and return whether it failed."""
     name = "the partition" if number is None else f"partition {number}"
-    result = cache.load_partition(_UNNAMED if number is None else number, log)
+    result = cache.load_partition(_UNNUMBERED if number is None else number, log)
     if result.skipped:
         offset, reason = next(iter(result.skipped.items()))
-        warn(f"{name}: {len(result.skipped)} records were left aside, the first at offset {offset}: {reason}")
+        warn(f"{name}: {len(result.skipped)} records were skipped, the first at offset {offset}: {reason}")
     if result.problem is not None:
-        warn(f"{name}: a broker logs an error: {result.problem}")
+        warn(f"{name}: a broker would log an error: {result.problem}")
     if result.status == "failed":
         tell(f"Error: {name} failed to load: {result.error}")
     return result.status == "failed"
 
 
-def _tell_undecodable(snapshot: JsonObject) -> None:
+def _warn_undecodable(snapshot: JsonObject) -> None:
     for group in snapshot["groups"]:
         for member in group.get("members", ()):
             if reason := member.get("assignment_error"):
@@ -168,9 +175,9 @@ def _read_topics(path: str | None) -> Mapping[str, str]:
         names = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f'cannot read topics from {path}: {reason}; it should hold {{"id": "name"}}') from error
+        raise UsageError(f'cannot read topics from {path}: {reason}; give {{"id": "name"}}') from error
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise UsageError(f'{path} does not hold the names of topic ids as {{"id": "name"}}')
+        raise UsageError(f'{path} has no names of topic ids: give {{"id": "name"}}')
     return names
 
 
@@ -180,6 +187,6 @@ def _printed(snapshot: JsonObject) -> str:
 
 
 def _list(rows: Sequence[JsonObject]) -> str:
-    """Print one object a line."""
+    """Format a list with one object per line."""
     objects = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows)
     return f"[\n  {objects}\n]" if rows else "[]"

@@ -1,4 +1,4 @@
-"""`offsetstream report`: one page of what became of the groups, which opens from disk without a network."""
+"""`offsetstream report`: one HTML page about the groups, which opens from disk without a network."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ Examples:
   offsetstream report --file s3://pages/groups.html --watch 60""",
 )
 @config_option("report")
-@click.option("--file", "file", required=True, metavar="FILE", help="The page: a file, or an object store's URI.")
+@click.option("--file", "file", required=True, metavar="FILE", help="Write the page to this file or object store URI.")
 @group_options
 @period_options
-@click.option("--show-hosts", is_flag=True, help="Show the hosts of clients, too.")
-@click.option("--watch", type=SECONDS, metavar="SECONDS", help="Write it again so often, until Ctrl-C or SIGTERM.")
+@click.option("--show-hosts", is_flag=True, help="Show hosts of clients.")
+@click.option(
+    "--watch", type=SECONDS, metavar="SECONDS", help="Write the page again this often, until Ctrl-C or SIGTERM."
+)
 @max_age_option
 @tables_option
 def report(
@@ -50,18 +52,18 @@ def report(
     max_age: float | None,
     tables: str,
 ) -> None:
-    """Write one page: what is not OK, who moved offsets, lag, rebalances, owners, commits and coordinators.
+    """Write one HTML page: groups with trouble, moved offsets, lag, rebalances, owners, commits and coordinators.
 
-    Of the last day, where no --since is given; a new page takes the place of the one before at once.
+    Without --since the page covers the last day. A new page replaces the old one atomically.
     """
-    from offsetstream.report.queries import Period, find  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
-    from offsetstream.report.render import render  # noqa: PLC0415 - likewise
+    from offsetstream.report.queries import Period, find  # noqa: PLC0415 - slow: DuckDB and Arrow
+    from offsetstream.report.render import render  # noqa: PLC0415 - slow
 
     now = datetime.now(UTC)
     if watch is not None and until is not None:
-        raise UsageError("--watch writes what is new, and with --until nothing would be: leave out one of them")
+        raise UsageError("--watch shows new data, and --until excludes it: omit one of them")
     if until is not None and until > now:
-        raise UsageError(f"--until {instant_text(until)} is still to come: leave it out for now")
+        raise UsageError(f"--until {instant_text(until)} is in the future: omit it for now")
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
     for message in require_known(store, group):
@@ -71,10 +73,10 @@ def report(
         reader = reader_of(tables, until, max_age=max_age)
         age = Age.of(reader)
         end = age.now
-        begin = since if since and watch is None else max(end, _EARLIEST + length) - length
-        require_period(begin, end)
-        found = find(store, Period(begin, end), group, is_past=until is not None)
-        page = render(found, hosts=show_hosts, warnings=age.lines())
+        start = since if since and watch is None else max(end, _EARLIEST + length) - length
+        require_period(start, end)
+        findings = find(store, Period(start, end), group, is_past=until is not None)
+        page = render(findings, hosts=show_hosts, warnings=age.lines())
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)
         tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
@@ -82,12 +84,12 @@ def report(
     if watch is None:
         write()
         return
-    with end_when_asked(ended.set):  # a page that is being written is written to its end
+    with end_when_asked(ended.set):  # finishes the current page
         write()
         while not ended.wait(watch):
             try:
                 write()
-            except OffsetstreamError as error:  # the page before stays; a store that is away for a while comes back
+            except OffsetstreamError as error:  # the old page stays; the store may be back later
                 tell(f"Error: {error}")
 
 

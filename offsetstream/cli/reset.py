@@ -1,4 +1,4 @@
-"""`offsetstream offsets reset`: groups are put where they should read on, as Kafka's tool does it, and safely."""
+"""`offsetstream offsets reset`: set committed offsets of groups, like Kafka's tool, with checks and a snapshot."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)
 
 
 class KafkaDuration(Duration):
-    """A length of time as Kafka's tool takes it (P1DT2H), or as people write it (1d2h)."""
+    """A parameter type for a duration, in the form of Kafka's tool (P1DT2H) or as 1d2h."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read it."""
-        if isinstance(value, str) and (found := _ISO.fullmatch(value)) and any(found.groups()):
-            days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+        """Parse the value."""
+        if isinstance(value, str) and (match := _ISO.fullmatch(value)) and any(match.groups()):
+            days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
             try:
                 return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
             except OverflowError:
-                return self.fail(f"'{value}' is too long a time", param, ctx)
+                return self.fail(f"'{value}' is too long", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -47,42 +47,50 @@ Examples:
   offsetstream offsets reset --all-groups --all-topics --by-duration 1h --skip-objected --execute
   offsetstream offsets reset --group my-group --from-file offsets.csv
 
-Without --execute nothing is changed: each partition's present and new offset is shown, what is skipped or read again,
-and what speaks against it. 'offsets undo' takes a reset back.
+Without --execute nothing changes. The plan shows for each partition its current and new offset, the messages that the
+group will skip or read again, and any objection. 'offsets undo' undoes a reset.
 
-Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
+Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator does not answer.""",
 )
 @config_option("offsets.reset")
-@click.option("--group", multiple=True, metavar="GROUP", help="A group, which must have no member; repeatable.")
-@click.option("--all-groups", is_flag=True, help="All groups that have offsets.")
-@click.option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; repeatable.")
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has an offset of.")
-@click.option("--at", type=Instant(), metavar="TIME", help="To where it stood then, by the tables: 10m (ago), 03:00.")
-@click.option("--from-file", metavar="CSV", help="To what a file has: [group,]topic,partition,offset.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many offsets on; below zero, back.")
-@click.option("--by-duration", type=KafkaDuration(), metavar="DURATION", help="To the first record since: 1h, PT1H.")
-@click.option("--to-datetime", type=Instant(), metavar="TIME", help="To the first record of then or later.")
-@click.option("--to-earliest", is_flag=True, help="To the start of the log.")
-@click.option("--to-latest", is_flag=True, help="To its end.")
-@click.option("--to-current", is_flag=True, help="To what is committed; to the end where nothing is.")
+@click.option(
+    "--group", multiple=True, metavar="GROUP", help="Reset this group, which must have no members; repeatable."
+)
+@click.option("--all-groups", is_flag=True, help="Reset all groups that have offsets.")
+@click.option(
+    "--topic", multiple=True, metavar="TOPIC[:0,1]", help="Reset this topic, or these partitions of it; repeatable."
+)
+@click.option("--all-topics", is_flag=True, help="Reset all partitions with a committed offset.")
+@click.option(
+    "--at", type=Instant(), metavar="TIME", help="Set to the offsets at this time, by the tables: 10m (ago), 03:00."
+)
+@click.option("--from-file", metavar="CSV", help="Set to the offsets in a file: [group,]topic,partition,offset.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Set to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Move forward by N offsets; backward if N is negative.")
+@click.option(
+    "--by-duration", type=KafkaDuration(), metavar="DURATION", help="Set to the first record of the last 1h (or PT1H)."
+)
+@click.option("--to-datetime", type=Instant(), metavar="TIME", help="Set to the first record of this time or later.")
+@click.option("--to-earliest", is_flag=True, help="Set to the start of the log.")
+@click.option("--to-latest", is_flag=True, help="Set to the end of the log.")
+@click.option("--to-current", is_flag=True, help="Keep the committed offset; without one, set to the end of the log.")
 @operating_options
 @output_options
 def reset(
     *, group: tuple[str, ...], all_groups: bool, topic: tuple[str, ...], all_topics: bool, **options: Any
 ) -> None:
-    """Set committed offsets of groups without members; a dry run unless --execute is given."""
+    """Set committed offsets of groups that have no members. This is a dry run unless you give --execute."""
     output, operator = output_of(options), Operator.of(options)
     word, value = _one_target(options)
     if bool(group) == all_groups:
-        raise click.UsageError("give --group, or --all-groups")
+        raise click.UsageError("give --group or --all-groups")
     if word not in {"at", "from_file"} and not topic and not all_topics:
-        raise click.UsageError("say which partitions: --topic TOPIC[:0,1], or --all-topics")
-    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - only what is asked is imported
+        raise click.UsageError("name the partitions: --topic TOPIC[:0,1] or --all-topics")
+    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
 
     scope = Scope(parse_topics(topic), all_topics)
-    with session(operator, "READ") as found:
-        carry_out(output, operator, found, _plan(found, operator, group, scope, word, value))
+    with session(operator, "READ") as live:
+        carry_out(output, operator, live, _plan(live, operator, group, scope, word, value))
 
 
 def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
@@ -95,37 +103,37 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
     return given[0]
 
 
-def _plan(found: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
-    from offsetstream.operations.offset_file import read_offsets  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.reset import plan_reset, recreated, without_epochs  # noqa: PLC0415 - likewise
-    from offsetstream.operations.targets import Target  # noqa: PLC0415 - likewise
+def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
+    from offsetstream.operations.offset_file import read_offsets  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import plan_reset, recreated, without_epochs  # noqa: PLC0415 - slow
+    from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
 
     group_ids = sorted(set(group))
     if word == "at":
-        from offsetstream.operations.then import offsets_then, require_told  # noqa: PLC0415 - likewise
+        from offsetstream.operations.then import offsets_then, require_told  # noqa: PLC0415 - slow
 
         _require_past(value)
-        then = offsets_then(found.store, value, group_ids or None)
-        require_told(then, scope.topics, value)
-        target = Target("offsets", offsets=then.offsets)
-        plan = plan_reset(found.cluster, found.admin, sorted(then.offsets), scope, target, operator.timeout)
-        plan.objections += [*then.objections, *recreated(plan.changes, then.topic_ids)]
+        past = offsets_then(live.store, value, group_ids or None)
+        require_told(past, scope.topics, value)
+        target = Target("offsets", offsets=past.offsets)
+        plan = plan_reset(live.cluster, live.admin, sorted(past.offsets), scope, target, operator.timeout)
+        plan.objections += [*past.objections, *recreated(plan.changes, past.topic_ids)]
         plan.changes = without_epochs(plan.changes, plan.objections)
-        plan.notes += then.notes
-        plan.notes += [then.filtered.note] if then.filtered.note else []
+        plan.notes += past.notes
+        plan.notes += [past.filtered.note] if past.filtered.note else []
         return plan
     if word == "from_file":
         given = read_offsets(value, group_ids)
         target = Target("offsets", offsets=given)
-        return plan_reset(found.cluster, found.admin, sorted(given), scope, target, operator.timeout)
-    group_ids = group_ids or found.admin.group_ids()
-    return plan_reset(found.cluster, found.admin, group_ids, scope, _target(word, value), operator.timeout)
+        return plan_reset(live.cluster, live.admin, sorted(given), scope, target, operator.timeout)
+    group_ids = group_ids or live.admin.group_ids()
+    return plan_reset(live.cluster, live.admin, group_ids, scope, _target(word, value), operator.timeout)
 
 
 def _target(word: str, value: Any) -> Any:
-    from offsetstream.operations.targets import Target  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
 
-    # Before 1970 nothing was written: from the first record on.
+    # No record is older than 1970: a time before means the first record.
     if word == "by_duration":
         return Target("time", max(milliseconds(datetime.now(UTC)) - value // timedelta(milliseconds=1), 0))
     if word == "to_datetime":
@@ -140,4 +148,4 @@ def _target(word: str, value: Any) -> Any:
 
 def _require_past(at: datetime) -> None:
     if at > datetime.now(UTC):
-        raise UsageError(f"{at.isoformat()} is still to come: no table has what was committed then")
+        raise UsageError(f"--at {at.isoformat()} is in the future: give a past time")

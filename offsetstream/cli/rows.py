@@ -1,4 +1,4 @@
-"""What a command prints: columns, rows that may be more than memory, and blocks of them."""
+"""What a command prints: columns, rows that may exceed memory, and blocks of rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from offsetstream.in_parts import in_parts
 
 Row = Mapping[str, Any]
 
-AT_ONCE = 1000  # rows, of which each may be long
+AT_ONCE = 1000  # rows; few enough for memory, since each may be long
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name in JSON and CSV; its heading and least width in text (no heading: not in text)."""
+    """A column: its name in JSON and CSV, and its heading and minimum width in text (no heading: not in text)."""
 
     name: str
     heading: str | None = None
@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Block:
-    """One table of a text: its columns, and the rows of it."""
+    """One table in a text: its columns and rows."""
 
     columns: Sequence[Column]
     rows: Iterable[Row] = field(default_factory=list)
@@ -33,22 +33,22 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of the same columns one after the other: the values of all by column, and how many rows each has."""
+    """Consecutive blocks with the same columns: the values of all blocks by column, and the size of each block."""
 
     columns: Sequence[Column]
     values: Mapping[str, Sequence[Any]]
     sizes: Sequence[int]
 
     def each(self) -> Iterator[Block]:
-        """Yield them one by one."""
+        """Yield the blocks one by one."""
         rows = (dict(zip(self.values, row, strict=True)) for row in zip(*self.values.values(), strict=True))
         return (Block(self.columns, list(islice(rows, size))) for size in self.sizes)
 
 
 def together(blocks: Iterable[Block]) -> Iterator[Blocks]:
-    """Yield the blocks some at a time: of a million that have a row or two many are laid out at once.
+    """Merge blocks into larger units, so that a million small ones are laid out quickly.
 
-    The rows of a block are in memory.
+    The rows of a block must fit into memory.
     """
     for columns, alike in groupby(blocks, key=lambda block: tuple(block.columns)):
         rows_of_each = (list(block.rows) for block in alike)
@@ -62,7 +62,7 @@ def _blocks(columns: Sequence[Column], blocks: Sequence[list[Row]]) -> Blocks:
 
 
 class ReadAnew(Iterable[Row]):
-    """Rows that are read anew each time that someone goes through them, since there may be more than memory."""
+    """Rows that are read again at each iteration, since they may exceed memory."""
 
     def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
         self._read = read
@@ -72,7 +72,7 @@ class ReadAnew(Iterable[Row]):
 
 
 class ReadInParts(ReadAnew):
-    """Such rows that come some at a time, each column as a list: quicker for a million than their dicts."""
+    """Such rows in parts, with each column as a list: for a million rows faster than dicts."""
 
     def __init__(self, read: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]) -> None:
         self.parts = read
@@ -85,10 +85,10 @@ class ReadInParts(ReadAnew):
 
 
 def by_column(names: Sequence[str], rows: Iterable[Row]) -> Iterator[list[Sequence[Any]]]:
-    """Yield the values of some rows at a time, by column: what is done to many of a kind is done quickly."""
+    """Yield the values of some rows at a time, by column: handling one column at a time is fast."""
     if isinstance(rows, ReadInParts):
         yield from ([part[name] for name in names] for part in rows.parts())
         return
-    left = iter(rows)
-    while part := list(islice(left, AT_ONCE)):
+    remaining = iter(rows)
+    while part := list(islice(remaining, AT_ONCE)):
         yield [[row.get(name) for row in part] for name in names]

@@ -1,4 +1,4 @@
-"""`offsetstream run`: the streaming job; its options serve the entry point for spark-submit too."""
+"""`offsetstream run`: the streaming job. The entry point for spark-submit uses the same options."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
     from offsetstream.progress import Progress
 
-# Of a Spark that is started here: spark-submit has its own ways to say them.
-OF_OWN_SPARK = ("master", "conf")
-_JOBS = f"{__name__}.jobs"  # where a context keeps those of all clusters
+# Options for a Spark that the command starts; spark-submit has its own flags for them.
+OWN_SPARK_OPTIONS = ("master", "conf")
+_JOBS = f"{__name__}.jobs"  # the key in a context's meta for the jobs of all clusters
 
 
 def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractContextManager[SparkSession]]) -> None:
-    """Run the job with the options of JobSettings; SIGTERM and SIGINT end it between two batches."""
-    from offsetstream.progress import Progress  # noqa: PLC0415 - --help needs none of it
+    """Run the job with the options of JobSettings. SIGTERM and SIGINT stop it between two batches."""
+    from offsetstream.progress import Progress  # noqa: PLC0415 - --help does not need it
 
     progress = Progress(as_json=options["log_format"] == "json")
     with _errors_logged(progress):
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         stop = threading.Event()
         with end_when_asked(stop.set), end_with_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
-            begun = session(settings)  # Java starts beside the imports of the job, which take a second, too
+            started = session(settings)  # Java starts in parallel with the imports below, which take a second
             from offsetstream.stream.job import Job  # noqa: PLC0415
 
-            Job(settings, begun, progress, stop).run()
+            Job(settings, started, progress, stop).run()
 
 
 @contextmanager
@@ -58,21 +58,21 @@ def _errors_logged(progress: Progress) -> Iterator[None]:
 
 
 class RunCommand(click.Command):
-    """`run`; with `--all-clusters` it is given no option of one cluster, and starts a process for each."""
+    """The command `run`. With `--all-clusters` it starts a process for each cluster, which parses its own options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; over all clusters as each one's process will, so that what is wrong is told before."""
+        """Parse the options; with `--all-clusters` for each cluster, to report errors before any process starts."""
         if FLAG not in args or set(args) & set(ctx.help_option_names):
             return super().parse_args(ctx, args)
-        said, *_ = self.make_parser(ctx).parse_args(args=list(args))
-        file = ConfigFile.read(said.get("config") or os.environ.get(CONFIG_VARIABLE) or None)
+        given, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        file = ConfigFile.read(given.get("config") or os.environ.get(CONFIG_VARIABLE) or None)
         options = [each for each in args if each != FLAG]
-        names = clusters_of(ctx, file, said.get("cluster"))
+        names = clusters_of(ctx, file, given.get("cluster"))
         ctx.meta[_JOBS] = [self._job(ctx, name, [*options, "--cluster", name]) for name in names]
         return []
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the job, or all of them."""
+        """Run the job, or the jobs of all clusters."""
         jobs = ctx.meta.get(_JOBS)
         if jobs is None:
             return super().invoke(ctx)
@@ -80,18 +80,18 @@ class RunCommand(click.Command):
         with end_when_asked(supervisor.stop):
             failed = supervisor.run()
         if failed:
-            raise OffsetstreamError(f"not all ended well: {', '.join(failed)}")
+            raise OffsetstreamError(f"{len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}")
         return None
 
     def _job(self, ctx: click.Context, name: str, options: list[str]) -> ClusterJob:
         try:
-            own = self.make_context(self.name, list(options), parent=ctx.parent)
+            context = self.make_context(self.name, list(options), parent=ctx.parent)
         except click.UsageError as error:
             raise UsageError(f"cluster {name}: {error.format_message()}") from error
-        require_of_file(own)
+        require_of_file(context)
         command = [sys.executable, "-m", "offsetstream", "run", *options]
-        as_json = own.params["log_format"] == "json"
-        return ClusterJob(name, command, goes_on=not own.params["once"], as_json=as_json)
+        as_json = context.params["log_format"] == "json"
+        return ClusterJob(name, command, goes_on=not context.params["once"], as_json=as_json)
 
 
 @click.command(
@@ -101,7 +101,6 @@ Examples:
   offsetstream run --bootstrap-server localhost:9092 --tables tables
   offsetstream run --bootstrap-server broker:9093 --command-config client.properties --once
   offsetstream run --config offsetstream.toml
-  offsetstream run --config offsetstream.toml --cluster eu
   offsetstream run --config offsetstream.toml --all-clusters
 """,
 )
@@ -112,15 +111,16 @@ Examples:
     is_eager=True,
     expose_value=False,
     allow_from_autoenv=False,
-    help="A process for each cluster of the file; one that ends with an error is started again.",
+    help="Run a process for each cluster of the file; restart one that fails.",
 )
 @settings_options(JobSettings)
 def run(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until stopped.
 
-    First every offsets partition is loaded, with a progress bar; then the stream goes on from there. SIGTERM, SIGINT
-    and 'offsetstream stop' end it between two batches with exit code 0.
+    The job first loads every offsets partition, with a progress bar, and then follows the topic. SIGTERM, SIGINT and
+    'offsetstream stop' stop it between two batches, with exit code 0. Each option can also come from the environment
+    (--max-silence: OFFSETSTREAM_MAX_SILENCE) or from the table [run] of the --config file.
     """
-    from offsetstream.stream.own_session import own_session  # noqa: PLC0415 - of PySpark
+    from offsetstream.stream.own_session import own_session  # noqa: PLC0415 - slow: PySpark
 
     run_job(options, own_session)

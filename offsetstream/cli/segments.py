@@ -1,4 +1,4 @@
-"""Log segments that a command is given, and what stderr tells of them."""
+"""Find the log segments that a command reads, and warn about them on stderr."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from offsetstream.errors import UsageError
 
 
 def open_partitions(places: Sequence[str], wanted: Sequence[int] = ()) -> list[LogPartition]:
-    """Find the partitions in files and folders, all or the wanted ones. Raises UsageError where one is not there."""
+    """Find all partitions in files and folders, or the wanted ones. Raise UsageError if one is missing."""
     partitions = find_partitions(places)
     missing = sorted(set(wanted) - {partition.number for partition in partitions})
     if missing:
-        raise UsageError(f"{', '.join(places)}: no folder of a partition {missing[0]} is there")
+        raise UsageError(f"{', '.join(places)}: there is no folder of partition {missing[0]}")
     return [partition for partition in partitions if not wanted or partition.number in wanted]
 
 
 def warn(note: str) -> None:
-    """Tell on stderr what the output does not show."""
+    """Print a warning to stderr."""
     tell(f"Warning: {note}")

@@ -1,4 +1,4 @@
-"""`offsetstream views script` and `serve`: tables and views for tools of BI."""
+"""`offsetstream views script` and `serve`: tables and views for BI tools."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 
 _DATABASE = re.compile(r"[\w-]+(\.[\w-]+)?")
-_LOOK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 
 
 def database_of(store: Store, database: str | None) -> str:
-    """Return where views go: what a user said, else the tables' own schema; UsageError if that is none."""
+    """Return the schema for the views: the given one, else the tables' own. Raise UsageError if there is none."""
     place = database or (store.name if store.needs_spark else None)
     if place is None:
-        raise UsageError("the tables are in a folder: say by --database in which schema of the catalog the views go")
+        raise UsageError("the tables are in a folder: name the schema for the views by --database")
     if not _DATABASE.fullmatch(place):
-        raise UsageError(f"--database {place} is no schema of a catalog: name it as kafka, or as lake.kafka")
+        raise UsageError(f"--database {place} is not a schema name: give one such as kafka or lake.kafka")
     return place
 
 
@@ -42,17 +42,18 @@ Examples:
 )
 @config_option("views.script")
 @tables_option
-@click.option("--database", metavar="[CATALOG.]SCHEMA", help="Where they go; it is made if it is missing.")
+@click.option("--database", metavar="[CATALOG.]SCHEMA", help="Register them in this schema; create it if missing.")
 def script(tables: str, database: str | None) -> None:
-    """Print the SQL that registers all tables, and the views, in a catalog of Spark's: for beeline -f, or spark-sql -f.
+    """Print the SQL that registers all tables and views in a Spark catalog.
 
-    Tables stay where they lie; the table of thresholds, which the views read, is made where it is missing.
+    Run it with beeline -f or spark-sql -f. The tables stay where they are. If the table thresholds is missing, which
+    the views read, the command creates it.
     """
-    from offsetstream.views.register import registration  # noqa: PLC0415 - of Arrow, which --help does not need
+    from offsetstream.views.register import registration  # noqa: PLC0415 - slow: Arrow
 
     store = store_at(tables)
-    found = list(registration(store, database_of(store, database)))  # all of it, or an error alone
-    click.echo("".join(f"{statement};\n\n" for statement in found), nl=False)
+    statements = list(registration(store, database_of(store, database)))  # complete before any is printed
+    click.echo("".join(f"{statement};\n\n" for statement in statements), nl=False)
 
 
 @click.command(
@@ -62,21 +63,23 @@ Examples:
   offsetstream views serve --tables tables
   offsetstream views serve --tables s3a://lake/kafka --port 10001 --conf spark.driver.memory=4g
 
-There is no login: whoever reaches the port may do what this process may, also write.
-docs/how-to/bi.md has the tools.""",
+There is no login: anyone who reaches the port has the rights of this process, also to write.
+docs/how-to/bi.md shows how to connect BI tools.""",
 )
 @config_option("views.serve")
 @tables_option
-@click.option("--database", default="kafka", show_default=True, metavar="SCHEMA", help="What the schema is called.")
-@click.option("--host", default=LOOPBACK, show_default=True, help="Address to listen at; others reach it there.")
-@click.option("--port", default=10_000, show_default=True, type=click.IntRange(1, 65_535), help="Port to listen at.")
+@click.option("--database", default="kafka", show_default=True, metavar="SCHEMA", help="Name of the schema to serve.")
+@click.option(
+    "--host", default=LOOPBACK, show_default=True, help="Listen at this address; another one lets others connect."
+)
+@click.option("--port", default=10_000, show_default=True, type=click.IntRange(1, 65_535), help="Listen at this port.")
 @spark_options
 def serve(tables: str, database: str, host: str, port: int, master: str | None, conf: dict[str, str]) -> None:
-    """Serve tables and views over JDBC and ODBC, by Spark's Thrift server, until Ctrl-C or SIGTERM.
+    """Serve tables and views over JDBC and ODBC with Spark's Thrift server, until Ctrl-C or SIGTERM.
 
-    They are registered anew at each start, in a catalog that ends with the server.
+    Each start registers them in a temporary catalog.
     """
-    from offsetstream.views.register import registration  # noqa: PLC0415 - of Arrow, which --help does not need
+    from offsetstream.views.register import registration  # noqa: PLC0415 - slow: Arrow
 
     store = store_at(tables)
     statements = [] if store.needs_spark else list(registration(store, database_of(store, database)))
@@ -92,7 +95,7 @@ def _serve(
     url: str,
     at: tuple[str, int, str | None, dict[str, str]],
 ) -> None:
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - PySpark takes a second
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - slow: PySpark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415
@@ -109,7 +112,7 @@ def _serve(
             serve(spark, statements)
         except (PySparkException, Py4JJavaError) as error:
             cause = error.java_exception if isinstance(error, Py4JJavaError) else error
-            raise OffsetstreamError(f"the server does not start: {first_line(cause)}") from error
-        tell(f"Serves {len(statements)} tables and views at {url}; Ctrl-C ends it")
-        while not ended.wait(_LOOK_SECONDS):
-            spark.sparkContext.defaultParallelism  # noqa: B018 - asks the JVM, which may have gone
+            raise OffsetstreamError(f"the server cannot start: {first_line(cause)}") from error
+        tell(f"Serving {len(statements)} tables and views at {url}; Ctrl-C to stop")
+        while not ended.wait(_CHECK_SECONDS):
+            spark.sparkContext.defaultParallelism  # noqa: B018 - raises if the JVM is gone

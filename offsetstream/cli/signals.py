@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and the end of the input, as the commands take them that end what is in hand first."""
+"""Handle SIGINT, SIGTERM and the end of input in commands that finish their current work before they stop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _ASK_TO_END = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` once standard input ends, which the pipe of a process does that is gone; while the context lasts."""
+    """Call `ask` once standard input ends while the context lasts: the process at the other end of the pipe is gone."""
     woken, wake = os.pipe()
 
     def read() -> None:
-        with suppress(OSError):  # of an input that is closed
+        with suppress(OSError):  # the input may be closed
             while woken not in select.select([_STDIN, woken], [], [])[0]:
-                if not os.read(_STDIN, 1):  # not by sys.stdin, whose lock Python would want when it ends
+                if not os.read(_STDIN, 1):  # not sys.stdin: Python needs its lock to exit
                     break
             else:
                 return
@@ -32,18 +32,18 @@ def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(wake)  # which wakes it
+        os.close(wake)  # wakes the thread
         thread.join()
         os.close(woken)
 
 
 @contextmanager
 def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Iterator[None]:
-    """Call `ask` whenever SIGINT or SIGTERM comes; what took them before does so again when the context ends.
+    """Call `ask` at each SIGINT or SIGTERM while the context lasts, then restore the previous handlers.
 
-    With `once` it does so after the first of them, and the second ends the process also where SIGINT was ignored, as
-    scripts have it for what they start with `&`. In another thread than the main one nothing is changed: the program
-    that called us there has its own way to end.
+    With `once`, restore them after the first signal, so that the second one ends the process. This works even if SIGINT
+    was ignored, as in scripts for what they start with `&`. Outside the main thread this does nothing: the calling
+    program has its own way to stop.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -54,7 +54,7 @@ def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Iterator
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def came(*_: object) -> None:
+    def handle(*_: object) -> None:
         ask()
         if once:
             restore()
@@ -63,7 +63,7 @@ def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Iterator
 
     try:
         for number in before:
-            signal.signal(number, came)
+            signal.signal(number, handle)
         yield
     finally:
         restore()

@@ -1,4 +1,4 @@
-"""`offsetstream sql`: a query of the user's over all tables and views, which can reach and change nothing else."""
+"""`offsetstream sql`: run a user's query over all tables and views; it can read nothing else and change nothing."""
 
 from __future__ import annotations
 
@@ -35,18 +35,23 @@ Examples:
   offsetstream sql "FROM commit_audit" --output csv --file audit.csv
   offsetstream sql --all-clusters "SELECT cluster, count(*) FROM groups GROUP BY cluster"
 
-DuckDB's dialect. Other files, addresses and settings are out of its reach. With --all-clusters each table and view has
-the rows of all clusters, and a first column cluster.""",
+Queries use DuckDB's dialect. They cannot read other files, reach the network or change settings. With --all-clusters
+each table and view has the rows of all clusters, and a first column cluster.""",
 )
 @config_option("sql")
 @click.argument("query", required=False)
 @click.option("--list", "list_names", is_flag=True, help="List the tables and views that a query may read.")
-@click.option("--at", type=Instant(), metavar="TIME", help="The instant of views at an instant, such as offsets_at.")
+@click.option(
+    "--at", type=Instant(), metavar="TIME", help="Time for views that need one, such as offsets_at: 10m (ago), 03:00."
+)
 @tables_option
 @output_options
 def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str, **options: Any) -> None:
-    """Ask all tables and views by one SELECT; docs/reference has their columns (tables.md, views.md)."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - it needs DuckDB and Arrow, --help does not
+    """Query all tables and views with one SELECT.
+
+    docs/reference/tables.md and views.md list their columns; 'offsetstream sql --list' lists their names.
+    """
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB and Arrow
     from offsetstream.views.sandbox import Query  # noqa: PLC0415 - likewise
 
     output = output_of(options)
@@ -57,28 +62,30 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
         return
     failed = list[str]()
     if clusters := asked_clusters():
-        from offsetstream.cli.over_all import stores_of  # noqa: PLC0415 - only who asks for it
+        from offsetstream.cli.over_all import stores_of  # noqa: PLC0415 - rarely needed
 
         stores = stores_of(click.get_current_context(), clusters)
-        asked = Query.over_clusters(stores, query, at, partial(_tell_unreadable, failed))
+        running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed))
     else:
-        asked = Query(ViewReader(store_at(tables)), query, at)
+        running = Query(ViewReader(store_at(tables)), query, at)
 
     def rows() -> Iterator[dict[str, Any]]:
-        return ({name: plain(value) for name, value in zip(asked.columns, row, strict=True)} for row in asked.rows())
+        return (
+            {name: plain(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
+        )
 
-    output.table([Column(name, name) for name in asked.columns], ReadAnew(rows))
+    output.table([Column(name, name) for name in running.columns], ReadAnew(rows))
     click.get_current_context().exit(1 if failed else 0)
 
 
-def _tell_unreadable(failed: list[str], cluster: str, error: TablesError) -> None:
+def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> None:
     failed.append(cluster)
     tell(f"{cluster}: Error: {first_line(error)}")
 
 
 def _print_names(output: Output) -> None:
     from offsetstream.tables.beside import BESIDE  # noqa: PLC0415 - likewise
-    from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - it needs Arrow, --help does not
+    from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - slow: Arrow
     from offsetstream.views.files import all_views  # noqa: PLC0415 - likewise
 
     rows = [
@@ -94,7 +101,7 @@ def _print_names(output: Output) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of DuckDB's as text, JSON and CSV can hold it."""
+    """Return a DuckDB value in a form that text, JSON and CSV can hold."""
     for kinds, to_plain in _PLAIN:
         if isinstance(value, kinds):
             return to_plain(value)

@@ -1,4 +1,4 @@
-"""`offsetstream groups status`: which groups are not well, and why; the exit code tells scripts."""
+"""`offsetstream groups status`: which groups have trouble, and why; scripts use the exit code."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ Examples:
   offsetstream groups status --at 03:00 --output json
   offsetstream groups status --watch 10
 
-Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 5 where none is, and one is not known any more
-(--max-age), 1 where one is not there.""",
+Exit codes: 4 a group in the answer is WARN or ERR (--fail-on); 5 no group is, but some are unknown because their
+samples are too old (--max-age); 1 a group is not there.""",
 )
 @config_option("groups.status")
 @group_options
@@ -93,10 +93,12 @@ Exit code 4 where a group that is shown is WARN or ERR (--fail-on), 5 where none
     type=click.Choice(list(_FAILS)),
     default="WARN",
     show_default=True,
-    help="Exit code 4 where a level is WARN or ERR, only where it is ERR, or never.",
+    help="Exit with 4 if a level is at least WARN, if it is ERR, or never.",
 )
-@click.option("--verdict", multiple=True, type=click.Choice(WORDS), help="Only groups of this verdict; repeatable.")
-@click.option("--burrow", is_flag=True, help="Show also what Burrow would say (OK, WARN, ERR, NOTFOUND).")
+@click.option(
+    "--verdict", multiple=True, type=click.Choice(WORDS), help="Show only groups with this verdict; repeatable."
+)
+@click.option("--burrow", is_flag=True, help="Also show Burrow's status (OK, WARN, ERR, NOTFOUND).")
 @at_option
 @max_age_option
 @watch_option
@@ -114,9 +116,9 @@ def status(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show which groups are not well, and why: the worst first.
+    """Show which groups have trouble, and why: the worst first.
 
-    A group has the verdict of its worst partition, which PARTITION names.
+    A group has the verdict of its worst partition, which the column PARTITION names.
     """
     output = output_of(options)
     columns = [_BURROW if burrow and each.name == _BURROW.name else each for each in _COLUMNS]
@@ -130,45 +132,45 @@ def status(
         closing = _closing(rows, age.now) + unknown_text(reader)
         warnings = [*age.lines_of(rows), *_causes(shown)]
         if output.is_text:
-            _say_once(shown)
+            _drop_repeated_reasons(shown)
         return Answer(columns, shown, closing, _exit_code(shown, rows, fail_on), missing, warnings)
 
     show(output, watch, ask)
 
 
-def _exit_code(shown: list[Row], asked: list[Row], fail_on: str) -> int:
-    """Return the exit code; a group that is not known any more may have any verdict, also one that is wanted."""
+def _exit_code(shown: list[Row], all_rows: list[Row], fail_on: str) -> int:
+    """Return the exit code. A stale group in `all_rows` counts even if --verdict hides it: its verdict is unknown."""
     if any(row["level"] in _FAILS[fail_on] for row in shown):
         return NOT_OK
-    return STALE if fail_on != "never" and any(row["stale"] for row in asked) else 0
+    return STALE if fail_on != "never" and any(row["stale"] for row in all_rows) else 0
 
 
 def _causes(rows: list[Row]) -> list[str]:
-    """Return what several groups have in common, the most first: who mends that mends them all."""
+    """Return causes that several groups share, the most frequent first: one fix helps all of them."""
     counted_causes = Counter(row["cause"] for row in rows if row["cause"] is not None)
     return [
-        f"{counted(number, 'group')}: {cause}{_how_to_end(cause)}"
+        f"{counted(number, 'group')}: {cause}{_advice(cause)}"
         for cause, number in counted_causes.most_common()
         if number > 1
     ]
 
 
-def _how_to_end(cause: str) -> str:
-    """Return what ends a transaction: its coordinator ends one that is known by its id, on all of its partitions."""
+def _advice(cause: str) -> str:
+    """Return how to end a transaction. Its coordinator can end one with a known id on all of its partitions."""
     if cause.startswith(_NAMED):
         return f"; '{_END} {shlex.quote(cause.removeprefix(_NAMED))}' ends it"
     return _WHO if cause.startswith(_TRANSACTION) else ""
 
 
-def _say_once(rows: list[Row]) -> None:
-    """Leave out the reasons of groups of which one line has said that nobody looked at them."""
-    unseen = [row for row in rows if row["cause"] == NOT_LOOKED]
-    for row in unseen if len(unseen) > 1 else ():
+def _drop_repeated_reasons(rows: list[Row]) -> None:
+    """Remove the reasons of groups without a sample: one warning line covers all of them."""
+    unsampled = [row for row in rows if row["cause"] == NOT_LOOKED]
+    for row in unsampled if len(unsampled) > 1 else ():
         row["reason"] = None
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
-    statuses = view_of(reader, "group_status", {"group_id": group})  # first: time_lag then has what this needs
+    statuses = view_of(reader, "group_status", {"group_id": group})  # first: time_lag reuses what this defines
     waits = view_of(reader, "time_lag", {"group_id": group}).aggregate(
         """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
            min(sampled_at) AS oldest, max(sampled_at) AS newest"""
@@ -213,9 +215,9 @@ def _closing(rows: list[Row], now: datetime) -> str:
     unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
     lost = sum(row["messages_lost"] or 0 for row in rows)
     unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
-    are = "is" if not_ok == 1 else "are"
+    verb = "is" if not_ok == 1 else "are"
     sampled = [each for row in rows for each in row["sampled"]]
     return (
-        f"{not_ok} of {counted(len(rows), 'group')} {are} not OK{unknown}, as of {instant_text(now)}; "
+        f"{not_ok} of {counted(len(rows), 'group')} {verb} not OK{unknown}, as of {instant_text(now)}; "
         f"{ends_text(sampled, now)}."
     )

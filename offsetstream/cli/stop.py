@@ -1,4 +1,4 @@
-"""`offsetstream stop`: ask the job that writes to the tables to end between two batches."""
+"""`offsetstream stop`: stop the job that writes to the tables, between two batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Examples:
 @timeout_option
 @spark_options
 def stop(tables: str, timeout: float, master: str | None, conf: dict[str, str]) -> None:
-    """Stop the job that writes to the tables, whichever way it was started, and wait until it has."""
+    """Stop the job that writes to the tables, and wait until it has stopped.
+
+    This works from any machine that reaches the tables, however the job was started.
+    """
     with reached(tables, partial(own_spark, master, conf)) as store:
         _stop(store, timeout)
     click.echo("Stopped", err=True)
@@ -40,14 +43,14 @@ def _stop(store: Store, timeout: float) -> None:
     if row is None or life is Life.DEAD:
         raise OffsetstreamError(f"no job writes to {store.name}")
     request_stop(store)
-    tell(f"Asked {row.holder} to stop after its present batch; last sign of life {row.sign_of_life}")
+    tell(f"Asked {row.holder} to stop after its current batch; last sign of life {row.sign_of_life}")
     deadline = time.monotonic() + timeout
     while True:
         now, life = watch.look(read)
         if now is None or now.owner != row.owner:
             break
         if life is Life.DEAD:
-            raise OffsetstreamError("the job ended without a word, as by a kill; nothing is lost: start another")
+            raise OffsetstreamError("the job died before it stopped, as after a kill. Nothing is lost: start it again")
         if time.monotonic() > deadline:
-            raise OffsetstreamError(f"the job did not stop within {timeout:g} s; it will after its present batch")
+            raise OffsetstreamError(f"the job did not stop within {timeout:g} s; it will stop after its current batch")
         time.sleep(0.5)

@@ -1,6 +1,6 @@
-"""The job and its maintenance in the session of a launcher: spark-submit, or a task of Databricks.
+"""The job and its maintenance in the Spark session of a launcher: spark-submit, or a Databricks task.
 
-`streaming_jobs/` has them as scripts, the wheel as entry points (`packages` in pyproject.toml).
+`streaming_jobs/` calls them as scripts, and the wheel as entry points (`packages` in pyproject.toml).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
-from offsetstream.cli.run import OF_OWN_SPARK, run_job
+from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _returning() -> Iterator[None]:
-    """Let pass only failures: Databricks may take any SystemExit for one, that of 0 too."""
+    """Return normally on SystemExit with code 0: Databricks may treat any SystemExit as a failure."""
     try:
         yield
-    except SystemExit as end:
-        if end.code:
+    except SystemExit as exited:
+        if exited.code:
             raise
 
 
 class SubmittedCommand(OneLineErrors):
-    """A command that returns where it succeeds."""
+    """A command that returns normally when it succeeds."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it; SystemExit with the exit code where it fails."""
+        """Run the command. Raise SystemExit with the exit code if it fails."""
         with _returning():
             return super().main(*args, **kwargs)
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
-@config_option("run", but=OF_OWN_SPARK)
-@settings_options(JobSettings, but=OF_OWN_SPARK)
+@config_option("run", ignored=OWN_SPARK_OPTIONS)
+@settings_options(JobSettings, excluded=OWN_SPARK_OPTIONS)
 def materialize_offsets(**options: Any) -> None:
     """Replay __consumer_offsets into Delta tables until 'offsetstream stop'."""
-    run_job(options, lambda _: _launchers_session())
+    run_job(options, lambda _: _launcher_session())
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)
-@partial(maintain_options, but=OF_OWN_SPARK)
+@partial(maintain_options, excluded=OWN_SPARK_OPTIONS)
 def maintain_tables(**options: Any) -> None:
-    """Thin the history that is older than --keep-history, put small files together, delete those of no use."""
-    run_maintenance(options, lambda _: _launchers_session())
+    """Thin history older than --keep-history, compact small files, and delete unused files."""
+    run_maintenance(options, lambda _: _launcher_session())
 
 
-def _launchers_session() -> AbstractContextManager[SparkSession]:
-    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - of PySpark, which --help does not need
+def _launcher_session() -> AbstractContextManager[SparkSession]:
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - slow: PySpark
 
     return launchers_session()
 
 
 def command() -> None:
-    """Run any command, such as `stop` or `verify`; SystemExit where it fails."""
+    """Run any command, such as `stop` or `verify`. Raise SystemExit if it fails."""
     with _returning():
         main()

@@ -1,6 +1,6 @@
-"""The jobs of many clusters: a process for each, with a Spark of its own, so that an outage stays where it is.
+"""Supervise the jobs of many clusters: one process with its own Spark for each, so that outages stay separate.
 
-A job that ends with an error is started again after a pause; one that was called in a way that cannot work is not.
+A job that fails is restarted after a pause, except when its usage was wrong.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
 
-# With this in its environment a job ends between two batches when its standard input does: its supervisor is gone.
+# A job with this in its environment stops between two batches when its standard input closes: its supervisor is gone.
 SUPERVISED = "OFFSETSTREAM_SUPERVISED"
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
-_LONG = 600.0  # seconds: who ran for so long is started again after the first pause
-_HEARS_SECONDS = 1.0  # after which a signal is seen at the latest
-_LEFT_SECONDS = 10.0  # that a Java may take to see that its driver was killed
+_STABLE_SECONDS = 600.0  # a job that ran this long restarts after the first pause again
+_SIGNAL_SECONDS = 1.0  # a signal is handled within this time
+_DRAIN_SECONDS = 10.0  # a Java may need this long to notice that its driver was killed
 
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job of a cluster: its name, what starts its process, whether it goes on until it is stopped.
+    """The job of a cluster: its name, the command that starts its process, and whether it runs until stopped.
 
-    `as_json`: what it says are objects of JSON, and stay such.
+    `as_json` means that its lines are JSON objects and stay JSON objects.
     """
 
     name: str
@@ -40,29 +40,29 @@ class ClusterJob:
 
 
 class Supervisor:
-    """Runs the jobs until all have ended; `stop`, also in a handler of signals, ends them between two batches."""
+    """Runs the jobs until all have ended. `stop`, which a signal handler may call, stops them between two batches."""
 
     def __init__(self, jobs: Sequence[ClusterJob], first_pause: float = _FIRST_PAUSE) -> None:
         self._jobs = jobs
         self._first_pause = first_pause
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self._lock = threading.RLock()  # a handler may come while a handler waits for it
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt another one that holds it
         self._stopping = threading.Event()
         self._failed: dict[str, str] = {}
 
     def run(self) -> list[str]:
-        """Return, in the order of the jobs, which ended with an error, and how."""
+        """Run all jobs to their end. Return the failed ones, each with its exit code or signal."""
         threads = [threading.Thread(target=self._supervise, args=[job], daemon=True) for job in self._jobs]
         for thread in threads:
             thread.start()
         for thread in threads:
-            # Who waits for ever here may not hear of a signal that comes just before, or to another thread (CPython).
+            # Without a timeout, CPython may never handle a signal that arrives just before, or in another thread.
             while thread.is_alive():
-                thread.join(_HEARS_SECONDS)
+                thread.join(_SIGNAL_SECONDS)
         return [f"{job.name} ({self._failed[job.name]})" for job in self._jobs if job.name in self._failed]
 
     def stop(self) -> None:
-        """Ask all jobs to end, and start none any more."""
+        """Ask all jobs to stop, and start no more."""
         self._stopping.set()
         with self._lock:
             for process in self._running.values():
@@ -71,23 +71,23 @@ class Supervisor:
     def _supervise(self, job: ClusterJob) -> None:
         pause = self._first_pause
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             code = self._run_once(job)
             if code == 0:
                 self._failed.pop(job.name, None)
                 return
             how = self._failed[job.name] = _how(code)
             if code == UsageError.exit_code or not job.goes_on or self._stopping.is_set():
-                _say(job, f"ended with {how}")
+                _say(job, f"the job ended with {how}")
                 return
-            pause = self._first_pause if time.monotonic() - began > _LONG else pause
-            _say(job, f"ended with {how}; it is started again in {pause:g} s")
+            pause = self._first_pause if time.monotonic() - started > _STABLE_SECONDS else pause
+            _say(job, f"the job ended with {how}; restarting it in {pause:g} s")
             if self._stopping.wait(pause):
                 return
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _run_once(self, job: ClusterJob) -> int:
-        """Run it to its end; 0 where it was asked to end before it began to work."""
+        """Run the process to its end and return its exit code; 0 if `stop` ended it before it started to work."""
         with self._lock:
             if self._stopping.is_set():
                 return 0
@@ -99,7 +99,7 @@ class Supervisor:
                 text=True,
                 errors="replace",
                 env={**os.environ, SUPERVISED: "1"},
-                process_group=0,  # Ctrl-C at the terminal reaches the supervisor, and the jobs by it
+                process_group=0,  # Ctrl-C in the terminal reaches only the supervisor, which stops the jobs
             )
             self._running[job.name] = process
         reading = threading.Thread(target=_pass_on, args=[job, process], daemon=True)
@@ -107,11 +107,11 @@ class Supervisor:
         code = process.wait()
         with self._lock:
             del self._running[job.name]
-        reading.join(_LEFT_SECONDS)
-        if reading.is_alive():  # a process of the job's holds its output open
+        reading.join(_DRAIN_SECONDS)
+        if reading.is_alive():  # a child of the job keeps its output open
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            reading.join(_LEFT_SECONDS)
+            reading.join(_DRAIN_SECONDS)
         with suppress(OSError):
             _close(process)
         return 0 if code == -signal.SIGTERM and self._stopping.is_set() else code
@@ -137,9 +137,9 @@ def _say(job: ClusterJob, line: str, level: str = "error") -> None:
         tell(f"{start.group()}{named}" if start else text_line(level, named))
         return
     with suppress(ValueError):
-        told = json.loads(line)
-        if isinstance(told, dict):
-            tell(json.dumps({**told, "cluster": job.name}, ensure_ascii=False))
+        fields = json.loads(line)
+        if isinstance(fields, dict):
+            tell(json.dumps({**fields, "cluster": job.name}, ensure_ascii=False))
             return
     tell(json_line(level, line, {"cluster": job.name}))
 

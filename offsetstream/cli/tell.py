@@ -1,4 +1,4 @@
-"""Lines for a person: errors, and what is to be known beside an answer."""
+"""Print lines for a person: errors, warnings and notes next to an answer."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ _about = ContextVar("about", default="")
 
 
 def printable(text: str) -> str:
-    """Return the text with what would move the cursor, or not be seen, as Python writes it: an id may hold anything."""
+    """Return the text with control and invisible characters escaped as in Python: an id may contain any character."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def tell(line: str, *, err: bool = True, fg: str | None = None) -> None:
-    """Write a line for a person, to stderr or to stdout; to stderr what is about one of several clusters.
+    """Print a line for a person to stderr, or with `err=False` to stdout.
 
-    On a terminal it has the colour `fg`, if one is given.
+    Lines about one of several clusters always go to stderr. `fg` is the colour on a terminal.
     """
-    click.secho(_about_it(line), err=err or bool(_about.get()), fg=fg)
+    click.secho(_prefixed(line), err=err or bool(_about.get()), fg=fg)
 
 
 def tell_apart(lines: Sequence[str]) -> None:
-    """Write lines for a person to stderr as `tell` does, each after an empty one, at once: there may be a million."""
-    click.echo("".join([f"\n{_about_it(line)}\n" for line in lines]), err=True, nl=False)
+    """Print lines to stderr as `tell` does, each after an empty line, in one write: there may be a million."""
+    click.echo("".join([f"\n{_prefixed(line)}\n" for line in lines]), err=True, nl=False)
 
 
-def _about_it(line: str) -> str:
+def _prefixed(line: str) -> str:
     about = _about.get()
     return printable(f"{about}: {line}" if about else line)
 
 
 @contextmanager
 def about(cluster: str) -> Iterator[None]:
-    """Have `tell` begin its lines with the name of a cluster."""
+    """Have `tell` start its lines with the name of a cluster while the context lasts."""
     before = _about.set(cluster)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tables as text, in the layout of Kafka's own tools (reference 8.4)."""
+"""Format tables as text, in the layout of Kafka's own tools (reference 8.4)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from offsetstream.cli.rows import Block, Blocks, Column, ReadAnew, by_column
 from offsetstream.cli.tell import printable
 
 _MISSING = "-"
-# A longer cell stands out of its column: padding all others to 32,767 characters would make gigabytes of spaces.
+# A longer cell overflows its column: padding all other cells to 32,767 characters would print gigabytes of spaces.
 _WIDEST = 250
 _Cells = Sequence[list[str]]  # by column
 
 
 def text_lines(block: Block) -> Iterator[str]:
-    """Yield the heading and the rows, some lines at a time."""
+    """Yield the heading, then the rows in chunks of lines."""
     columns = _shown(block.columns)
     names = [column.name for column in columns]
 
     def parts() -> Iterator[_Cells]:
         return (list(map(_text_cells, values)) for values in by_column(names, block.rows))
 
-    # Rows that are in memory become text once, others for their widths, and again.
+    # Rows in memory become text once. Others do twice: for the widths of columns, then to print them.
     texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
     widths = _least_widths(columns)
     for part in texts():
@@ -36,12 +36,12 @@ def text_lines(block: Block) -> Iterator[str]:
 
 
 def lines_of_blocks(blocks: Blocks) -> Iterator[str]:
-    """Yield the blocks, each after an empty line."""
+    """Yield each block after an empty line."""
     columns = _shown(blocks.columns)
     cells = [_text_cells(blocks.values[column.name]) for column in columns]
-    of_blocks = zip(*map(partial(_widths, blocks.sizes), _least_widths(columns), cells), strict=True)
+    widths_by_block = zip(*map(partial(_widths, blocks.sizes), _least_widths(columns), cells), strict=True)
     headings, rows = _headings(columns), zip(*cells, strict=True)
-    for size, widths in zip(blocks.sizes, of_blocks, strict=True):
+    for size, widths in zip(blocks.sizes, widths_by_block, strict=True):
         heading, line = _layout(headings, widths)
         yield f"\n{heading}{_lines(line, islice(rows, size))}"
 
@@ -69,7 +69,7 @@ def _least_widths(columns: Iterable[Column]) -> list[int]:
 
 @lru_cache(maxsize=1000)
 def _layout(headings: tuple[str, ...], widths: tuple[int, ...]) -> tuple[str, Callable[..., str]]:
-    """Return the line of the headings, and what makes a line of the cells of a row."""
+    """Return the heading line, and a function that formats the cells of a row as a line."""
     line = " ".join(f"{{:<{width}}}" for width in widths).format
     return _lines(line, [headings]), line
 
@@ -79,7 +79,7 @@ def _lines(line: Callable[..., str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _text_cells(values: Sequence[Any]) -> list[str]:
-    """Return the cells of a column; of 100,000 most are texts and numbers, for which no function is called."""
+    """Return the cells of a column as text. Texts and numbers, the most common, need no function call."""
     return [
         value
         if type(value) is str and value.isprintable()
@@ -93,7 +93,7 @@ def _text_cells(values: Sequence[Any]) -> list[str]:
 
 
 def text_cell(value: Any) -> str:
-    """Return what stands for a value in text: nothing of it moves the cursor."""
+    """Return a value as text, without control characters."""
     if value is None:
         return _MISSING
     if isinstance(value, bool):

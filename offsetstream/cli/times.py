@@ -1,4 +1,4 @@
-"""Times as commands print them, and as people write them (`10m`, `03:00`, `2026-11-21T03:00`); without a zone, UTC."""
+"""Print times, and parse those that people write (`10m`, `03:00`, `2026-11-21T03:00`); without a zone they are UTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class ParamType(click.ParamType):
-        """Click's, which takes no type in brackets before 8.4; platforms ship 8.1."""
+        """click.ParamType with a type in brackets, which click has since 8.4; platforms ship 8.1."""
 
         def __class_getitem__(cls, _: object) -> type[ParamType]:
             return cls
@@ -23,7 +23,7 @@ else:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1000
-_REMEMBERED = 4096  # texts: of 100,000 rows many have the same
+_REMEMBERED = 4096  # texts in the cache: many rows have the same times
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"(?:\d{1,9}(?:ms|s|min|m|h|d|w) *)+", re.ASCII)
 _PART = re.compile(r"(\d+)(ms|s|min|m|h|d|w)")
@@ -32,7 +32,7 @@ _INSTANT = re.compile(
     r" ?(?P<zone>[zZ]|[+-]\d\d:?\d\d|[A-Za-z]+(?:/[\w+-]+)+|UTC)?",
     re.ASCII,
 )
-_WANTED = "give 10m, 2h, 03:00, 2026-11-21T03:00 or 2026-11-21T03:00+01:00; without a zone it is UTC"
+_EXPECTED = "give 10m, 2h, 03:00, 2026-11-21T03:00 or 2026-11-21T03:00+01:00; without a zone it is UTC"
 _SIZES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND, "s"))
 
 
@@ -43,7 +43,7 @@ def milliseconds(instant: datetime) -> int:
 
 @lru_cache(_REMEMBERED)
 def time_text(since_1970_ms: int | None) -> str | None:
-    """Return the time in UTC as ISO 8601; a number that is no such time (clients may send any) as it is."""
+    """Return the time in UTC as ISO 8601. Return a number that is out of range as it is: clients may send any."""
     if since_1970_ms is None:
         return None
     try:
@@ -63,7 +63,7 @@ def instant_text(instant: datetime | None) -> str | None:
 
 @lru_cache(_REMEMBERED)
 def duration_text(milliseconds: float | None) -> str | None:
-    """Return a length of time in its two greatest units: 940 ms, 1.2 s, 5 min 15 s, 3 d 4 h."""
+    """Return a duration in its two largest units: 940 ms, 1.2 s, 5 min 15 s, 3 d 4 h."""
     if milliseconds is None:
         return None
     whole = round(abs(milliseconds))
@@ -76,32 +76,32 @@ def duration_text(milliseconds: float | None) -> str | None:
         return f"{sign}{whole / _SECOND:.1f} s"
     at = next(at for at, (size, _) in enumerate(_SIZES) if whole >= size)
     size, unit = _SIZES[at]
-    smaller, its_unit = _SIZES[min(at + 1, len(_SIZES) - 1)]
+    smaller, smaller_unit = _SIZES[min(at + 1, len(_SIZES) - 1)]
     rest = whole % size // smaller
-    return f"{sign}{whole // size} {unit}" + (f" {rest} {its_unit}" if rest else "")
+    return f"{sign}{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
 
 
 def waited_text(seconds: float | None, *, at_least: bool) -> str | None:
-    """Return how long a message has waited; `>` before it where that is all that the samples tell."""
+    """Return how long a message has waited; with `>` if it waited longer than the samples can show."""
     text = None if seconds is None else duration_text(seconds * 1000)
     return f">{text}" if text and at_least else text
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read 10m, 2h, 1d12h; ValueError otherwise."""
-    found = text.strip()
+    """Parse 10m, 2h, 1d12h. Raise ValueError for anything else."""
+    written = text.strip()
     try:
-        if _AGO.fullmatch(found):
-            return timedelta(milliseconds=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(found)))
+        if _AGO.fullmatch(written):
+            return timedelta(milliseconds=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(written)))
     except OverflowError:
         pass
-    raise ValueError(f"'{text}' is no length of time: give 30s, 10m, 2h, 1d or 1d12h")
+    raise ValueError(f"'{text}' is not a duration: give 30s, 10m, 2h, 1d or 1d12h")
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """Read a time that has been: so long ago, the last such time of day, or an instant; ValueError otherwise.
+    """Parse a past time: a duration ago, a time of day, or an instant. Raise ValueError for anything else.
 
-    A time of day without a day is the last one that has been, in its zone.
+    A time of day without a date means its last occurrence, in its zone.
     """
     written = text.strip()
     if written == "now":
@@ -113,8 +113,8 @@ def parse_time(text: str, now: datetime) -> datetime:
         if found and (found["day"] or found["word"] or found["time"]):
             return _instant(found, now)
     except (ValueError, OverflowError, ZoneInfoNotFoundError) as error:
-        raise ValueError(f"'{text}' is no time ({error}): {_WANTED}") from error
-    raise ValueError(f"'{text}' is no time: {_WANTED}")
+        raise ValueError(f"'{text}' is not a time ({error}): {_EXPECTED}") from error
+    raise ValueError(f"'{text}' is not a time: {_EXPECTED}")
 
 
 def _instant(found: re.Match[str], now: datetime) -> datetime:
@@ -126,11 +126,15 @@ def _instant(found: re.Match[str], now: datetime) -> datetime:
     day = now.astimezone(zone).date() - timedelta(days=found["word"] == "yesterday")
     if found["word"]:
         return datetime.combine(day, of_day, zone).astimezone(UTC)
-    # A clock that is set back shows a time twice.
-    shown = [datetime.combine(day, of_day.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1)]
-    if max(shown) <= now:
-        return max(shown)
-    return shown[0] if shown[0] <= now else datetime.combine(day - timedelta(days=1), of_day, zone).astimezone(UTC)
+    # When a clock is set back, a time of day occurs twice.
+    occurrences = [datetime.combine(day, of_day.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1)]
+    if max(occurrences) <= now:
+        return max(occurrences)
+    return (
+        occurrences[0]
+        if occurrences[0] <= now
+        else datetime.combine(day - timedelta(days=1), of_day, zone).astimezone(UTC)
+    )
 
 
 def _zone(text: str | None) -> tzinfo:
@@ -140,17 +144,17 @@ def _zone(text: str | None) -> tzinfo:
         return datetime.strptime(text, "%z").tzinfo or UTC
     try:
         return ZoneInfo(text)
-    except OSError as error:  # America/Argentina is a folder of zones
+    except OSError as error:  # a folder of zones, such as America/Argentina
         raise ZoneInfoNotFoundError(f"No time zone found with key {text}") from error
 
 
 class Instant(ParamType[datetime]):
-    """A time that has been, as people write it; errors say how."""
+    """A parameter type for a past time; its errors show the accepted forms."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it."""
+        """Parse the value."""
         if isinstance(value, datetime):
             return value
         now = datetime.now(UTC)
@@ -162,12 +166,12 @@ class Instant(ParamType[datetime]):
 
 
 class Duration(ParamType[timedelta]):
-    """A length of time, as people write it."""
+    """A parameter type for a duration such as 1d12h."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read it."""
+        """Parse the value."""
         if isinstance(value, timedelta):
             return value
         try:

@@ -1,4 +1,4 @@
-"""`offsetstream topics`: the topics of the live cluster, partition by partition, and the groups that read them."""
+"""`offsetstream topics`: partitions of topics in the live cluster, and the groups that read them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _COLUMNS = (
 )
 _GROUPS = (Column("groups", "GROUPS", 6), Column("note", "NOTE"))
 _COMMITTED = "committed_offsets"
-_SHOWN = 3  # groups in a cell that people read
+_SHOWN = 3  # groups in a cell of text
 Row = dict[str, Any]
 Groups = Mapping[tuple[str, int], Collection[str]]
 
 
 @click.group()
 def topics() -> None:
-    """Show the topics of the live cluster."""
+    """Describe topics of the live cluster and the groups that read them."""
 
 
 @topics.command(
@@ -67,10 +67,10 @@ Examples:
   offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --tables tables
   offsetstream topics describe --topic orders --bootstrap-server localhost:9092 --watch 5
 
-GROUPS: those that have a committed offset of the partition, by the tables: a line before says so if these are stale.
-Unknown where there are no tables and none were named.
+GROUPS lists the groups with a committed offset in the partition. It comes from the tables, and is unknown without them;
+a warning says if they are stale.
 
-Exit code 1 where a topic is not there, or may not be seen; 3 where a partition has no leader, or a silent one.""",
+Exit codes: 1 a topic is not there, or you may not see it; 3 a partition has no leader, or it does not answer.""",
 )
 @config_option("topics.describe")
 @topic_options
@@ -89,14 +89,14 @@ def describe(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show leader, replicas and log of each partition, as the cluster has them now, and the groups that read it."""
+    """Show leader, replicas and offsets of each partition in the live cluster, and the groups that read it."""
     output = output_of(options)
     if bootstrap_server is None:
-        raise UsageError("topics are of the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.rights import TOPICS_SEEN, describe_each  # noqa: PLC0415 - likewise
+        raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
+    from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - slow
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
+    from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - slow
+    from offsetstream.cluster.rights import TOPICS_SEEN, describe_each  # noqa: PLC0415 - slow
 
     cluster = MetadataCache(bootstrap_server, client_properties(command_config))
     if not topic and not sees_all_topics(cluster):
@@ -109,7 +109,8 @@ def describe(
         if hidden := [name for name, error in refused.items() if error == HIDDEN]:
             raise cluster.lacks(describe_each("topic", hidden))
         groups = None if store is None else _groups(store, topic)
-        rows = [row for name, found in sorted(cluster.known.items()) for row in _rows(cluster, name, found, groups)]
+        known = sorted(cluster.known.items())
+        rows = [row for name, metadata in known for row in _rows(cluster, name, metadata, groups)]
         closing = _closing(rows, store)
         if output.output_format != "json":
             rows = [_flat(row, is_text=output.is_text) for row in rows]
@@ -123,29 +124,29 @@ def describe(
 
 
 def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store | None:
-    """Return the tables, if there are any; TablesError where named ones are not there, or are another cluster's."""
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - only what is asked is imported
+    """Return the tables, if any. Raise TablesError if the user named tables that are missing or of another cluster."""
+    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - slow
 
     store = store_at(tables)
-    found = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
-    if found is None:
+    table = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
+    if table is None:
         return None
     require_tables_of(store, cluster.cluster_id())
     return store
 
 
 def _groups(store: Store, topics: Collection[str]) -> Groups:
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - slow
 
     where = {"topic": topics or None, "in_coordinator_partition": [True]}
-    found: dict[tuple[str, int], set[str]] = {}
+    groups: dict[tuple[str, int], set[str]] = {}
     for row in Lookup(store).rows(_COMMITTED, ("topic", "partition", "group_id"), where):
-        found.setdefault((row["topic"], row["partition"]), set()).add(row["group_id"])
-    return found
+        groups.setdefault((row["topic"], row["partition"]), set()).add(row["group_id"])
+    return groups
 
 
 def _rows(cluster: MetadataCache, name: str, topic: TopicMetadata, groups: Groups | None) -> list[Row]:
-    from offsetstream.cluster.log_ends import LogEnd, NoEnd  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import LogEnd, NoEnd  # noqa: PLC0415 - slow
 
     ends = {place.partition: end for place, end in cluster.last_ends(name).items()}
     rows = []
@@ -175,7 +176,7 @@ def _row(name: str, topic: TopicMetadata, number: int, partition: PartitionMetad
 
 
 def _flat(row: Row, *, is_text: bool) -> Row:
-    """Return the row with its lists as texts."""
+    """Return the row with its lists as text."""
     groups = row["groups"]
     shown = groups if groups is None or not is_text else groups[:_SHOWN]
     more = f" and {len(groups) - _SHOWN} more" if is_text and groups and len(groups) > _SHOWN else ""
@@ -189,8 +190,8 @@ def _flat(row: Row, *, is_text: bool) -> Row:
 def _closing(rows: list[Row], store: Store | None) -> str:
     topics = len({row["topic"] for row in rows})
     behind = sum(1 for row in rows if len(row["in_sync_replicas"]) < len(row["replicas"]))
-    unknown = "" if store else "; which groups read them is not known: there are no tables"
+    unknown = "" if store else "; the groups that read them are unknown: there are no tables"
     return (
-        f"{counted(topics, 'topic')}, {counted(len(rows), 'partition')}, {behind} with replicas that are behind"
+        f"{counted(topics, 'topic')}, {counted(len(rows), 'partition')}, {behind} with replicas out of sync"
         f"{unknown}; as of {instant_text(datetime.now(UTC))}."
     )

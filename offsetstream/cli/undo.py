@@ -1,4 +1,4 @@
-"""`offsetstream offsets undo`: what a reset, an import or a deletion did is taken back, by its snapshot."""
+"""`offsetstream offsets undo`: undo a reset, an import or a deletion, from its snapshot."""
 
 from __future__ import annotations
 
@@ -21,32 +21,34 @@ Examples:
   offsetstream offsets undo --bootstrap-server localhost:9092 --execute
   offsetstream offsets undo tables/snapshots/20261121T030000Z-reset-0a1b2c3d4e5f.json --execute
 
-Without SNAPSHOT the newest is meant, but for those of undoing (name one to undo that). Offsets that were changed get
-their old value, those that were created are deleted, and those that were deleted are committed again. What was killed
-half-way is taken back as well. Groups that have moved since are refused; topics that are gone are left out.
+Without SNAPSHOT, the newest one is undone, except snapshots of an undo: name such a snapshot. Changed offsets get their
+old value, created ones are deleted, and deleted ones are committed again. This also undoes an operation that was killed
+half-way. It refuses groups that have moved since, and skips topics that are gone.
 
-Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
+Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator does not answer.""",
 )
 @config_option("offsets.undo")
 @click.argument("snapshot", required=False, metavar="[SNAPSHOT]")
-@click.option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="Only this topic, or partitions of it; repeatable.")
+@click.option(
+    "--topic", multiple=True, metavar="TOPIC[:0,1]", help="Undo only this topic, or these partitions of it; repeatable."
+)
 @operating_options
 @output_options
 def undo(*, snapshot: str | None, topic: tuple[str, ...], **options: Any) -> None:
-    """Take an operation back by the snapshot that it left; a dry run unless --execute is given."""
+    """Undo a reset, an import or a deletion, from its snapshot. This is a dry run unless you give --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.snapshot import read_snapshot  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.undo import plan_undo  # noqa: PLC0415 - likewise
+    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
+    from offsetstream.operations.snapshot import read_snapshot  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import plan_undo  # noqa: PLC0415 - slow
 
     scope = Scope(parse_topics(topic), all_topics=not topic)
     path = snapshot_path(operator, snapshot)
-    kept = read_snapshot(path)
-    # What was created is deleted, and all else committed.
-    operations = {"DELETE" if each.present is None else "READ" for each in kept.changes}
-    with session(operator, *operations) as found:
-        if kept.cluster_id != found.cluster_id:
-            raise OtherClusterError(f"{path} is of the cluster {kept.cluster_id}, and this is {found.cluster_id}")
-        plan = plan_undo(found.cluster, found.admin, kept, operator.timeout, scope=scope)
-        tell(f"Taking back {path}, {kept.kind} of {kept.written_at.isoformat(timespec='seconds')}")
-        carry_out(output, operator, found, plan)
+    saved = read_snapshot(path)
+    # Created offsets will be deleted, all others committed.
+    operations = {"DELETE" if each.present is None else "READ" for each in saved.changes}
+    with session(operator, *operations) as live:
+        if saved.cluster_id != live.cluster_id:
+            raise OtherClusterError(f"{path} is of cluster {saved.cluster_id}, but this is {live.cluster_id}")
+        plan = plan_undo(live.cluster, live.admin, saved, operator.timeout, scope=scope)
+        tell(f"Undoing {path}, {saved.kind} of {saved.written_at.isoformat(timespec='seconds')}")
+        carry_out(output, operator, live, plan)

@@ -1,4 +1,4 @@
-"""`offsetstream verify`: the tables compared with what the live cluster answers."""
+"""`offsetstream verify`: compare the tables with the live cluster."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ Examples:
   offsetstream verify --bootstrap-server localhost:9092 --tables tables --output json
   offsetstream verify --bootstrap-server localhost:9092 --tables tables --history
 
-Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be compared."""
+Each difference is one line. A difference that is normal while a cluster runs has an explanation, such as a change in
+progress or an open transaction.
+
+Exit codes: 0 no unexplained difference; 1 at least one; 3 some groups could not be compared."""
 )
 @config_option("verify")
 @cluster_options
@@ -71,13 +74,12 @@ Exit codes: 0 no unexplained difference, 1 some, 3 some groups could not be comp
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for changes in flight; more than the job's trigger takes.",
+    help="Wait this long for changes in progress; must exceed the job's --trigger.",
 )
 @click.option(
     "--history",
     is_flag=True,
-    help="Compare the history, row by row, with the job's ledger, with the whole topic, which is read for that, and "
-    "the decoded history with what its records mean.",
+    help="Also compare every row of the history with the topic, which this reads completely, and with the ledger.",
 )
 @click.pass_context
 def verify(
@@ -90,21 +92,18 @@ def verify(
     conf: dict[str, str],
     **options: Any,
 ) -> None:
-    """Compare the tables with the live cluster: groups, states, members, assignments, committed offsets, coordinators.
+    """Compare the tables with the live cluster: groups, members, assignments, committed offsets and coordinators.
 
-    Every column of the state tables, also those that no cluster tells, is compared with the records that the job keeps
-    in its history; no row may be there twice. Each difference is one line; one that is to be expected of a running
-    cluster says why: a job is at it, say, or an open transaction blocks the rest. Needs DESCRIBE on all groups and
-    topics. Share and streams groups are seen by Kafka's own Admin client, which needs Java.
+    verify also compares every column of the state tables with the history, finds duplicate rows, and compares the row
+    counts of the history with the job's ledger. It needs DESCRIBE on all groups and topics, and Java to see share and
+    streams groups.
 
-    The rows of the history are counted, and compared with the ledger that the job keeps of them; with --history also
-    their checksums. With --history each record of the topic must be in the history once and say the same, and each row
-    whose record the topic has no longer must be superseded by a newer one of its cell, or be a tombstone; and the group
-    records are decoded once more, and every row of group_history, member_history and assignment_history compared with
-    that, but for what retention has thinned. Needs READ on the topic.
+    With --history it also reads the complete topic, and needs READ on it. Each record must be in the history once, with
+    the same content. A row whose record is gone from the topic must be superseded or a tombstone. The decoded history
+    must equal a second decoding of the group records, except for rows that retention has thinned.
     """
     if bootstrap_server is None:
-        raise UsageError("verify asks the cluster: name a broker by --bootstrap-server")
+        raise UsageError("verify needs the live cluster: name a broker by --bootstrap-server")
     properties = client_properties(command_config)
     with reached(tables, partial(own_spark, master, conf)) as store:
         code = _verify(store, Cluster(bootstrap_server, properties), properties, options)
@@ -112,7 +111,7 @@ def verify(
 
 
 def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options: dict[str, Any]) -> int:
-    """Compare, print what was found, and return the exit code."""
+    """Compare, print the differences, and return the exit code."""
     output, settle, with_topic = output_of(options), options["settle"], options["history"]
     require_tables_of(store, cluster.cluster_id())
     require_to_see_everything(cluster)
@@ -120,8 +119,8 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
         readable_partitions(cluster)
     Age.of_tables(store, None).tell()
     has_job = partial(is_job_alive, store, tell, HeartbeatWatch())
-    has_job()  # a job of another host is watched now, so that --settle is for the comparison
-    with _asking(cluster.bootstrap_server, properties) as ask:
+    has_job()  # watch a job of another host now, so that --settle is left for the comparison
+    with _client(cluster.bootstrap_server, properties) as ask:
         result = compare_until_settled(
             lambda: read_tables(Lookup(store)),
             ask,
@@ -132,7 +131,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     reader = TopicReader(cluster, properties, store, tell) if with_topic else None
     history = _check_history(store, reader)
     result.found.extend(Found(each, None) for each in [*doubled_rows(store), *history.differences])
-    _check_sight(cluster, result)
+    _require_visible(cluster, result)
     _print(result, output)
     if with_topic:
         tell(str(history))
@@ -140,46 +139,44 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
 
 
 def exit_code_of(result: Comparison) -> int:
-    """Return what the command ends with: a difference that nothing explains counts before what was not compared."""
+    """Return the exit code: an unexplained difference counts more than groups that were not compared."""
     unexplained = any(found.explanation is None for found in result.found)
     return _DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0
 
 
 def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
-    """Compare the history with its ledger and, by a reader of the topic, with that."""
+    """Compare the history with its ledger and, if `reader` is given, with the topic."""
     since = ledger_since(store)
     if since is None:
-        tell("The history has no ledger yet, which would show what it lost: the next job begins one")
+        tell("The history has no ledger yet, so lost rows cannot be found. The next job starts one.")
     elif reader is not None:
-        tell(f"The history's ledger began {since:%Y-%m-%d %H:%M} UTC: it does not show what was lost before")
-    found = [] if since is None else ledger_differences(store, checksums=reader is not None)
-    found += decoded_differences(store)
+        tell(f"The history's ledger starts at {since:%Y-%m-%d %H:%M} UTC: it does not show rows lost before")
+    differences = [] if since is None else ledger_differences(store, checksums=reader is not None)
+    differences += decoded_differences(store)
     if reader is not None:
         derived = compare_derivation(store)
-        found += derived.differences
+        differences += derived.differences
         tell(str(derived))
     result = Reconciliation() if reader is None else reader.reconcile()
-    for partition, reason in sorted(result.not_compared.items()):
-        tell(f"Offsets partition {partition} is not compared with the topic: {reason}")
-    return replace(result, differences=[*found, *result.differences])
+    for partition, reason in sorted(result.filtered.items()):
+        tell(f"Offsets partition {partition} was not compared with the topic: {reason}")
+    return replace(result, differences=[*differences, *result.differences])
 
 
 @contextmanager
-def _asking(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Callable[[], Answers]]:
+def _client(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Callable[[], Answers]]:
     with ExitStack() as stack:
         ask: Callable[[], Answers]
         try:
             ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
         except EnvironmentNotReadyError as error:
-            tell(
-                f"Asking by confluent-kafka, which sees no share and streams groups and no metadata of offsets: {error}"
-            )
+            tell(f"Using confluent-kafka, which cannot see share groups, streams groups and offset metadata: {error}")
             ask = ConfluentAdmin(bootstrap_server, properties).answers
         yield ask
 
 
-def _check_sight(cluster: Cluster, result: Comparison) -> None:
-    """Ask whether what only the tables have is not merely hidden from the user, by an ACL that denies it."""
+def _require_visible(cluster: Cluster, result: Comparison) -> None:
+    """Raise if an ACL hides from the user what seems to be only in the tables."""
     only_ours = [found.difference for found in result.found if found.difference.is_only_in_tables]
     topics = {value for each in only_ours if (value := each.value_of("topic"))}
     require_to_see(cluster, topics, {each.group_id for each in only_ours if each.group_id is not None})
@@ -188,10 +185,10 @@ def _check_sight(cluster: Cluster, result: Comparison) -> None:
 def _print(result: Comparison, output: Output) -> None:
     if result.stood_still:
         partitions = ", ".join(map(str, result.stood_still))
-        tell(f"The job applied nothing of offsets partitions {partitions} meanwhile: give it more time by --settle")
+        tell(f"The job applied nothing from offsets partitions {partitions} meanwhile: increase --settle")
     if not output.is_text:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
-        _tell_not_compared(result)
+        _report_not_compared(result)
         return
     output.lines(
         f"{found.difference}" + (f" (explained: {found.explanation})" if found.explanation else "")
@@ -202,16 +199,16 @@ def _print(result: Comparison, output: Output) -> None:
     tell(f"{result.groups} groups compared: {differences}")
     if result.filtered.groups or result.filtered.offsets:
         tell(
-            f"The filters of the tables leave out {counted(len(result.filtered.groups), 'group')} of the cluster, and "
+            f"The filters of the tables exclude {counted(len(result.filtered.groups), 'group')} of the cluster and "
             f"{counted(result.filtered.offsets, 'offset')} of other groups"
         )
-    _tell_not_compared(result)
+    _report_not_compared(result)
     if not result.standing.has_job and (lags := result.standing.lags):
-        behind = f"{len(lags)} offsets partitions are behind the topic, by {sum(lags.values())} offsets"
-        tell(f"No job runs on these tables: {behind}; 'offsetstream run' applies them")
+        behind = f"{len(lags)} offsets partitions are {sum(lags.values())} offsets behind the topic"
+        tell(f"No job runs on these tables: {behind}. 'offsetstream run' applies them.")
 
 
-def _tell_not_compared(result: Comparison) -> None:
+def _report_not_compared(result: Comparison) -> None:
     for group_id in result.groups_not_compared:
         error = result.unreadable.get(group_id)
         why = f": Kafka's client cannot read a member's assignment ({error})" if error else ""

@@ -1,4 +1,4 @@
-"""`offsetstream views`: answers in SQL, for catalogs of Spark's; `cli/serving.py` has those for tools of BI."""
+"""`offsetstream views list` and `create`, for Spark catalogs; `cli/serving.py` has the commands for BI tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIST = (Column("view", "VIEW", 24), Column("at", "AT"), Column("what", "WHAT"))
 
 @click.group()
 def views() -> None:
-    """List the views, create them in a catalog, or serve tables and views to tools of BI."""
+    """List the SQL views, create them in a catalog, or serve tables and views to BI tools."""
 
 
 views.add_command(script)
@@ -38,15 +38,15 @@ Examples:
 )
 @output_options
 def list_views(**options: Any) -> None:
-    """List the views: what one row of each is, and which are of an instant (:at).
+    """List the views: what a row of each is, and which ones need a time (:at).
 
-    docs/reference/views.md has their columns. In Python: offsetstream.open_tables("tables").view("lag").
+    docs/reference/views.md lists their columns. In Python: offsetstream.open_tables("tables").view("lag").
     """
-    from offsetstream.views.files import all_views  # noqa: PLC0415 - --help needs none
+    from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
-    found = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
+    views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
     rows = [
-        {"view": view.name, "at": ":at" if view.is_at else "", "what": view.comment.split(". ")[0]} for view in found
+        {"view": view.name, "at": ":at" if view.is_at else "", "what": view.comment.split(". ")[0]} for view in views
     ]
     output_of(options).table(_LIST, rows)
 
@@ -59,20 +59,20 @@ Examples:
   offsetstream views create --tables s3a://lake/kafka --database kafka --conf spark.sql.catalogImplementation=hive
   offsetstream views create --tables lake.kafka_offsets
 
-Only a catalog that lasts keeps views, as Hive's metastore or Unity Catalog; run it again after an upgrade.""",
+Only a persistent catalog keeps views, such as a Hive metastore or Unity Catalog. Run this again after an upgrade.""",
 )
 @config_option("views.create")
 @tables_option
 @click.option(
     "--database",
     metavar="[CATALOG.]SCHEMA",
-    help="Where the views go; it is made if it is missing. [default: the tables' own, where these are a catalog's]",
+    help="Create the views in this schema; create it if missing (default: the schema of the tables).",
 )
-@click.option("--dry-run", is_flag=True, help="Print the SQL; nothing is made, and no Spark is started.")
+@click.option("--dry-run", is_flag=True, help="Only print the SQL; do not start Spark.")
 @spark_options
 def create(tables: str, database: str | None, dry_run: bool, master: str | None, conf: dict[str, str]) -> None:
-    """Create the views in a catalog, or replace those that are there."""
-    from offsetstream.views.spark import statements  # noqa: PLC0415 - of Arrow, which --help does not need
+    """Create or replace the views in a catalog."""
+    from offsetstream.views.spark import statements  # noqa: PLC0415 - slow: Arrow
 
     store = store_at(tables)
     place = database_of(store, database)
@@ -83,13 +83,13 @@ def create(tables: str, database: str | None, dry_run: bool, master: str | None,
 
 
 def _create(store: Store, database: str, master: str | None, conf: dict[str, str]) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - it takes a second
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - slow: PySpark
 
-    from offsetstream.views.spark import create_views  # noqa: PLC0415 - likewise
+    from offsetstream.views.spark import create_views  # noqa: PLC0415 - slow
 
     with own_spark(master, conf) as spark:
         try:
-            made = create_views(store.read_by(spark), database, spark)
+            created = create_views(store.read_by(spark), database, spark)
         except PySparkException as error:
             raise OffsetstreamError(f"cannot create the views in {database}: {first_line(error)}") from error
-    tell(f"{len(made)} views in {database}: {', '.join(made)}")
+    tell(f"Created {len(created)} views in {database}: {', '.join(created)}")

@@ -1,4 +1,4 @@
-"""The clusters of a file of settings: their names, and that each has tables and checkpoints of its own."""
+"""The clusters of a settings file: check their names, and that no two share tables, checkpoints or a port."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from offsetstream.errors import UsageError
 from offsetstream.settings.kinds import CATALOG
 
 TABLE = "clusters"
-# What no two clusters may share, with the general defaults: that of a cluster that does not name its own is below them.
+# Folders that no two clusters may share, and their defaults. A cluster without its own uses a subfolder of the default.
 APART = {"tables": "tables", "checkpoint": "checkpoints"}
 _PORT, _ADDRESS = "metrics-port", "metrics-address"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also of folders: neither .. nor -x
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also a folder's name: neither .. nor -x
 _LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 
 
 def check_name(path: str, name: str) -> None:
-    """Raise UsageError for a name that a cluster cannot have."""
+    """Raise UsageError if a cluster cannot have this name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{path}: {TABLE}.{name!r} cannot be a cluster's name: it has letters, digits, '-', '_' and '.', "
-            "and begins with a letter or a digit"
+            f"{path}: {TABLE}.{name!r} is not a valid cluster name: use letters, digits, '-', '_' and '.', "
+            "and start with a letter or a digit"
         )
 
 
 def require_different(path: str, names: Sequence[str]) -> None:
-    """Raise UsageError for names that differ by case only: many disks, and DuckDB, take these for one."""
+    """Raise UsageError if two names differ by case only: DuckDB and many file systems treat them as one."""
     for one, other in combinations(names, 2):
         if one.lower() == other.lower():
-            raise UsageError(f"{path}: the clusters {one} and {other} differ by case only: give one another name")
+            raise UsageError(f"{path}: the clusters {one} and {other} differ by case only: rename one of them")
 
 
 def unknown(path: str, name: str, known: Sequence[str]) -> UsageError:
-    """Return what to say of a cluster that the file does not have."""
+    """Return the error for a cluster that the file does not have."""
     return UsageError(
-        f"{path}: there is no cluster {name}: " + (advice(name, known) if known else "it has none at all")
+        f"{path}: there is no cluster {name}: " + (advice(name, known) if known else "the file has no clusters")
     )
 
 
 def advice(name: str, known: Sequence[str]) -> str:
-    """Return which of the known names may be meant, or all of them."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for this
+    """Return the known name that is most alike, as a question, else all known names."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors only
 
     alike = get_close_matches(name, known, 1)
-    return f"did you mean {alike[0]}?" if alike else f"known are {', '.join(known)}"
+    return f"did you mean {alike[0]}?" if alike else f"known names are {', '.join(known)}"
 
 
 def below(path: str, cluster: str, key: str, general: Any) -> Any:
-    """Return the folder of the cluster's name in the general one; UsageError for a catalog, which has no folders."""
+    """Return the cluster's subfolder of the general folder. Raise UsageError for a catalog, which has no folders."""
     folder = APART[key] if general is None else general
     if not isinstance(folder, str):
-        return folder  # which is told where it is checked
+        return folder  # reported where its type is checked
     if key == "tables" and CATALOG.fullmatch(folder):
         raise UsageError(
-            f"{path}: {TABLE}.{cluster} needs {key} of its own: {folder} is a catalog's schema, which has no folders"
+            f"{path}: {TABLE}.{cluster} needs its own {key}: {folder} is a schema of a catalog and has no subfolders"
         )
     return f"{folder.rstrip('/')}/{cluster}"
 
 
 def require_apart(path: str, jobs: Mapping[str, Callable[[str], Any]]) -> None:
-    """Raise UsageError where two clusters' jobs come out with the same tables, checkpoints or port.
+    """Raise UsageError if the jobs of two clusters have the same tables, checkpoints or port.
 
-    `jobs` give the value of a key, by the names of the clusters.
+    `jobs` has for each cluster's name a function that returns the value of a key.
     """
     for key in (*APART, _PORT):
         values = {name: given(key) for name, given in jobs.items()} if len(jobs) > 1 else {}
         for one, other in combinations(values, 2):
-            apart = key == _PORT and jobs[one](_ADDRESS) != jobs[other](_ADDRESS)
-            if values[one] and not apart and _place(values[one]) == _place(values[other]):
+            own_address = key == _PORT and jobs[one](_ADDRESS) != jobs[other](_ADDRESS)
+            if values[one] and not own_address and _place(values[one]) == _place(values[other]):
                 raise UsageError(
-                    f"{path}: the clusters {one} and {other} have the same {key} {values[one]}: give each its own"
+                    f"{path}: clusters {one} and {other} have the same {key} {values[one]}: give each cluster its own"
                 )
 
 
 def _place(value: Any) -> Any:
-    """Return what is the same for two names of one place."""
+    """Return a form in which two names of one place are equal."""
     if not isinstance(value, str) or CATALOG.fullmatch(value):
         return value
     if local := _LOCAL.match(value):
         value = unquote(value[local.end() :])
     if "://" in value or value.startswith("dbfs:/"):
         return re.sub("^s3n?:", "s3a:", value.rstrip("/"))
-    return os.path.realpath(os.path.expanduser(value))  # noqa: PTH111 - of a user that there is not, a Path raises
+    return os.path.realpath(os.path.expanduser(value))  # noqa: PTH111 - a Path raises if there is no such user

@@ -1,7 +1,8 @@
-"""The file of settings (`--config`): TOML; at its top what many commands share, and a table for each command.
+"""The settings file (`--config`), in TOML: settings that many commands share at the top, and a table for each command.
 
-Client properties are in the table `kafka`; a section `clusters.NAME` has all of that for one cluster, and wins. Each
-key is checked when its command reads the file: an unknown one, or a value of another type, is one line that names both.
+The table `kafka` has the properties of Kafka clients. A section `clusters.NAME` may have all of these for one cluster,
+and wins. A command checks its keys when it reads the file: an unknown key, or a value of the wrong type, gives an error
+in one line that names the file and the key.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _NAMES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Key:
-    """What a key may have: types of TOML, and their name; `items`: of each item of a list."""
+    """Which values a key may have: their TOML types, and their name in messages; `items` is for the items of a list."""
 
     types: tuple[type, ...]
     name: str
@@ -71,17 +72,17 @@ class Key:
 
     @classmethod
     def of(cls, plain: type) -> Key:
-        """Return that of a plain type."""
+        """Return the key of a plain type."""
         return cls((plain,), _NAMES[plain])
 
     def fits(self, value: Any) -> bool:
-        """Tell whether a value is what it may have; true and false are no numbers."""
+        """Tell whether the key may have this value. A boolean is not a number."""
         fits = isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
         return fits and (self.items is None or all(map(self.items.fits, value)))
 
 
 class Section:
-    """The settings of a whole file, or of one cluster in it, whose `name` is clusters.NAME."""
+    """The general settings of a file, or those of one cluster in it (`name` is then clusters.NAME)."""
 
     def __init__(self, path: str, content: Mapping[str, Any], name: str = "") -> None:
         self.path, self.name = path, name
@@ -90,24 +91,24 @@ class Section:
 
     @property
     def where(self) -> str:
-        """What its values are of, in words."""
+        """Return where its values come from, in words."""
         return f"file {self.path}" + (f" [{self.name}]" if self.name else "")
 
     @property
     def kafka(self) -> dict[str, str]:
-        """The properties of Kafka clients; a dotted key is a name with dots, whether it is quoted or not."""
+        """Return the properties of Kafka clients. A dotted key is one property name, quoted or not."""
         return dict(self.flat(self.key(_KAFKA), self._content.get(_KAFKA, {})))
 
     def key(self, key: str) -> str:
-        """Return a key of the section as it is called in the file."""
+        """Return the full name of a key, as the file has it."""
         return f"{self.name}.{key}" if self.name else key
 
     def given(self, command: str, key: str) -> Any:
-        """Return what it has for a command, not checked; None for nothing."""
+        """Return the value of a command's key, unchecked; None if the section does not set it."""
         return self._table(command).get(key, self._content.get(key) if key in SHARED else None)
 
     def values(self, command: str, keys: Mapping[str, Key], but: Collection[str] = ()) -> dict[str, Any]:
-        """Return what it has for a command, by key; UsageError for what it cannot have."""
+        """Return the values for a command by key. Raise UsageError for an unknown key or a value of the wrong type."""
         shared = {key: self._content[key] for key in SHARED if key in self._content and key in keys}
         own = {key: value for key, value in self._table(command).items() if key not in but}
         name = self.key(command)
@@ -118,7 +119,7 @@ class Section:
         return shared | {key: self._as_given(f"{name}.{key}", value) for key, value in own.items()}
 
     def _table(self, command: str) -> Mapping[str, Any]:
-        """Return the table of a command; in that of a group of commands there is nothing else."""
+        """Return the table of a command. The table of a command group may hold only tables of its subcommands."""
         group, _, name = command.partition(".")
         table: Mapping[str, Any] = self._content.get(group, {})
         if not name:
@@ -147,7 +148,7 @@ class Section:
             self.require(self.key(key), value, Key.of(dict if key in tables else str))
 
     def require(self, name: str, value: Any, key: Key) -> None:
-        """Raise UsageError for a value that a key may not have."""
+        """Raise UsageError if a key may not have this value."""
         if not key.fits(value):
             given = next((words for plain, words in _NAMES.items() if type(value) is plain), "a date or time")
             raise UsageError(f"{self.path}: {name} must be {key.name}, not {given}")
@@ -159,70 +160,73 @@ class Section:
         return dict(self.flat(name, value)) if isinstance(value, dict) else value
 
     def flat(self, name: str, table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-        """Yield names with dots and texts of a table of tables."""
+        """Yield each value of nested tables as text, with its dotted name."""
         for key, value in table.items():
             if isinstance(value, dict):
                 yield from self.flat(name, value, f"{before}{key}.")
             elif isinstance(value, (str, bool, int, float)):
                 yield before + key, str(value).lower() if isinstance(value, bool) else str(value)
             else:
-                raise UsageError(f"{self.path}: {name}.{before}{key} must be a text, not a list, a date or a time")
+                raise UsageError(f"{self.path}: {name}.{before}{key} must be a text, not a list, date or time")
 
 
 class ConfigFile:
-    """A file of settings, as one of its clusters has them where one is named; no file has no settings."""
+    """A settings file, with the values of one cluster if one is named. Without a file, all is empty."""
 
     def __init__(self, path: str, content: Mapping[str, Any], cluster: str | None = None) -> None:
         self.path = path
         self._general = Section(path, content)
         self._clusters = {name: self._section(name, each) for name, each in content.get(clusters.TABLE, {}).items()}
         clusters.require_different(path, self.clusters)
-        clusters.require_apart(path, {name: partial(self._of_job, name) for name in self._clusters})
+        clusters.require_apart(path, {name: partial(self._job_value, name) for name in self._clusters})
         if cluster is not None and cluster not in self._clusters:
             raise clusters.unknown(path, cluster, self.clusters)
         self._cluster = cluster
-        # The properties of Kafka clients.
+        # Properties of Kafka clients.
         self.kafka = {name: text for section in self._sections(cluster) for name, text in section.kafka.items()}
 
     @classmethod
     def read(cls, path: str | None, cluster: str | None = None) -> ConfigFile:
-        """Read the file; UsageError if there is none, if it is no TOML, or has no such cluster."""
+        """Read the file. Raise UsageError if it is missing, is not TOML, or lacks the cluster."""
         if path is None:
             if cluster is not None:
-                raise UsageError(f"the cluster {cluster} is a section of a file of settings: name that by --config")
+                raise UsageError(f"the cluster {cluster} is a section of a settings file: name that file by --config")
             return cls("", {})
-        import tomllib  # noqa: PLC0415 - a look without a file need not wait for it
+        import tomllib  # noqa: PLC0415 - needed only with a file
 
         try:
             content = tomllib.loads(Path(path).read_text("utf-8"))
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"it is no TOML: {error}"
-            raise UsageError(f"cannot read the settings {path}: {reason}; name another file by --config") from error
+            reason = error.strerror if isinstance(error, OSError) else f"not valid TOML: {error}"
+            raise UsageError(
+                f"cannot read the settings file {path}: {reason}; name another file by --config"
+            ) from error
         return cls(path, content, cluster)
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The names of the clusters that it has, in their order."""
+        """Return the names of its clusters, in the order of the file."""
         return tuple(self._clusters)
 
     def values(self, command: str, keys: Mapping[str, Key], but: Collection[str] = ()) -> dict[str, Any]:
-        """Return what the file has for a command (`groups.list`), by key; UsageError for what it cannot have.
+        """Return the file's values for a command (such as `groups.list`), by key.
 
-        `but`: keys that may be there, and are of no use to who asks. Of a table, such as `conf`, the cluster's names
-        are added to the general ones. Tables and checkpoints that a cluster does not name are below the general folder.
+        `but` are keys that the file may have and that the caller ignores. A cluster's table, such as `conf`, extends
+        the general one. A cluster without its own tables or checkpoints uses a subfolder of the general folder. Raise
+        UsageError for an unknown key or a value of the wrong type.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for section in self._sections(self._cluster):
             for key, value in section.values(command, keys, but).items():
-                found[key] = found.get(key, {}) | value if isinstance(value, dict) else value
+                values[key] = values.get(key, {}) | value if isinstance(value, dict) else value
         if self._cluster is not None:
-            found |= {key: self._apart(self._cluster, command, key) for key in clusters.APART if key in keys}
-            if "command-config" in found:
+            values |= {key: self._own_folder(self._cluster, command, key) for key in clusters.APART if key in keys}
+            if "command-config" in values:
                 self._require_own_properties(self._clusters[self._cluster], command)
-        return found
+        return values
 
     def where(self, command: str, key: str, name: str = "") -> str:
-        """Return in words where a value comes from; of a table, or of Kafka's properties, that of a `name`."""
+        """Return in words where a value comes from. `name` selects one value of a table or one Kafka property."""
         sections = self._sections(self._cluster)
         for section in reversed(sections):
             given = section.kafka if key == _KAFKA else section.given(command, key)
@@ -230,10 +234,10 @@ class ConfigFile:
                 return section.where
             if section.name and key in clusters.APART:
                 break
-        return f"{sections[-1].where}: its name, below the general {key}"
+        return f"{sections[-1].where}: the cluster's subfolder of the general {key}"
 
     def _sections(self, cluster: str | None) -> list[Section]:
-        """Return what has settings for a cluster, of which the last wins."""
+        """Return the sections with settings for a cluster; the last one wins."""
         return [self._general] if cluster is None else [self._general, self._clusters[cluster]]
 
     def _section(self, name: str, content: Any) -> Section:
@@ -241,22 +245,22 @@ class ConfigFile:
         self._general.require(f"{clusters.TABLE}.{name}", content, Key.of(dict))
         return Section(self.path, content, f"{clusters.TABLE}.{name}")
 
-    def _apart(self, cluster: str, command: str, key: str) -> Any:
-        """Return a cluster's own tables or checkpoints: those that it names, else a folder of its name."""
+    def _own_folder(self, cluster: str, command: str, key: str) -> Any:
+        """Return a cluster's folder: the one that it names, else its subfolder of the general folder."""
         own, general = self._clusters[cluster].given(command, key), self._general.given(command, key)
         return clusters.below(self.path, cluster, key, general) if own is None else own
 
-    def _of_job(self, cluster: str, key: str) -> Any:
-        """Return what `run` has of a key for a cluster, not checked."""
+    def _job_value(self, cluster: str, key: str) -> Any:
+        """Return the value of a key of `run` for a cluster, unchecked."""
         if key in clusters.APART:
-            return self._apart(cluster, "run", key)
-        found = [section.given("run", key) for section in self._sections(cluster)]
-        return next((each for each in reversed(found) if each is not None), None)
+            return self._own_folder(cluster, "run", key)
+        values = [section.given("run", key) for section in self._sections(cluster)]
+        return next((value for value in reversed(values) if value is not None), None)
 
     def _require_own_properties(self, section: Section, command: str) -> None:
-        """Raise UsageError where a general file of client properties would win over those of a cluster."""
+        """Raise UsageError if a general file of client properties would win over those of a cluster."""
         if section.kafka and section.given(command, "command-config") is None:
             raise UsageError(
-                f"{self.path}: the general command-config would win over {section.key(_KAFKA)}: give {section.name} a "
-                "command-config of its own, or put the general properties into [kafka]"
+                f"{self.path}: the general command-config would win over {section.key(_KAFKA)}: give {section.name} "
+                "its own command-config, or move the general properties to [kafka]"
             )

@@ -1,4 +1,4 @@
-"""Whether this process runs in Databricks' runtime."""
+"""Detect Databricks' runtime."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def is_databricks() -> bool:
-    """Tell whether this process runs in Databricks' runtime, by the variable that it sets."""
+    """Tell whether this process runs in Databricks' runtime, which sets the variable."""
     return "DATABRICKS_RUNTIME_VERSION" in os.environ

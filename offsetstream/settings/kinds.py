@@ -1,4 +1,4 @@
-"""Kinds of values that a user writes as text or number: what they are called, and how they are read."""
+"""Kinds of values in settings: how messages name them, how they are parsed, and how they are written back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from offsetstream.settings.patterns import checked_pattern
 
-# A catalog's schema: a name, a dot, a name; ./a.b is a folder.
+# The schema of a catalog, as in lake.kafka; a folder of such a name is written ./lake.kafka.
 CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
 _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
 _FLAGS = re.IGNORECASE | re.ASCII
@@ -22,7 +22,7 @@ _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its name in messages, its types in TOML, what reads it (ValueError in our words), and back."""
+    """A kind of value: its name in messages, its TOML types, its parser (raises ValueError), and its writer."""
 
     name: str
     toml: tuple[type, ...]
@@ -32,21 +32,23 @@ class Kind:
 
 def _brokers(value: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text: give host:port, or several with commas between")  # noqa: TRY004 - ours
+        raise ValueError(f"{value!r} is not a text: give host:port, or several separated by commas")  # noqa: TRY004 - ours
     brokers = [broker.strip() for broker in value.split(",")]
     if not all(brokers):
-        raise ValueError(f"{value!r} names no broker: give host:port, or several with commas between")
+        raise ValueError(f"{value!r} lacks a broker: give host:port, or several separated by commas")
     for broker in brokers:
         port = broker.rpartition(":")[2] if ":" in broker else ""
-        if port.isdecimal() and not 1 <= int(port) <= _LAST_PORT:  # librdkafka would take another one for it
-            raise ValueError(f"{broker!r} has no port: ports are from 1 to {_LAST_PORT}")
+        if port.isdecimal() and not 1 <= int(port) <= _LAST_PORT:  # librdkafka would silently use another port
+            raise ValueError(f"{broker!r} has an invalid port: ports are from 1 to {_LAST_PORT}")
     return ",".join(brokers)
 
 
 def _interval(value: str) -> str:
     text = str(value).strip()
     if not re.fullmatch(f"(?:{_PART})+", text, _FLAGS) or not _is_short(text):
-        raise ValueError(f"{value!r} is no time such as '10 seconds' or '1 minute 30 seconds', of at most a year")
+        raise ValueError(
+            f"{value!r} is not a valid interval: give '10 seconds' or '1 minute 30 seconds', at most a year"
+        )
     return text
 
 
@@ -58,7 +60,7 @@ def _is_short(interval: str) -> bool:
 
 
 def length_of(interval: str) -> timedelta:
-    """Return how long an interval in Spark's words is; OverflowError beyond what a timedelta holds."""
+    """Return the length of an interval such as "1 minute 30 seconds". Raise OverflowError if it is too long."""
     parts = re.findall(_PART, interval, _FLAGS)
     return sum((timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts), timedelta())
 
@@ -70,13 +72,13 @@ def _minutes(value: float | str | timedelta) -> timedelta:
         value = value / timedelta(minutes=1)
     try:
         minutes = float(value)
-        if minutes >= 0:  # false of nan
+        if minutes >= 0:  # false for nan
             return timedelta(minutes=minutes)
-    except OverflowError:  # for ever
+    except OverflowError:  # inf: wait without limit
         return timedelta.max
     except (TypeError, ValueError):
         pass
-    raise ValueError(f"{value!r} is no number of minutes: give one that is not below zero, or inf")
+    raise ValueError(f"{value!r} is not a number of minutes: give zero or more, or inf")
 
 
 def _in_minutes(value: timedelta) -> str:
@@ -88,7 +90,7 @@ def _seconds(value: float | str) -> float:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
-    if not 0 <= seconds <= _YEAR.total_seconds():  # false of nan too
+    if not 0 <= seconds <= _YEAR.total_seconds():  # false for nan too
         raise ValueError(f"{value!r} is not a number of seconds from 0 to {_YEAR.total_seconds():.0f} (a year)")
     return seconds
 
@@ -103,7 +105,7 @@ def _days(value: str | timedelta) -> timedelta:
     found = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", str(value).strip().lower())
     days = int(found[1]) * _DAYS.get(found[2], 0) if found else 0
     if not days:
-        raise ValueError(f"{value!r} is no number of days such as 30d, 4w or 'interval 30 days', of at least 1d")
+        raise ValueError(f"{value!r} is not a number of days: give 30d, 4w or 'interval 30 days', at least 1d")
     return timedelta(days=days)
 
 
@@ -116,14 +118,14 @@ def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, 
 
 
 BROKERS = Kind("a text", (str,), _brokers)
-INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's words
+INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's notation
 MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
 SECONDS = Kind("a number of seconds", (int, float), _seconds)
-# Of seconds; none stands for an age that nothing reaches.
+# In seconds; 'none' is infinite: nothing is too old.
 AGE = Kind(
     "a number of seconds, or none", (int, float, str), _age, lambda value: "none" if value == math.inf else value
 )
-# 30d, 4w, or as Delta's properties have it, interval 30 days.
+# 30d, 4w, or in the notation of Delta's properties: interval 30 days.
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
-REGEX = Kind("a text", (str,), checked_pattern)  # of a whole name, as RE2 reads it
-PAIRS = Kind("a table", (dict,), _pairs)  # of names and values
+REGEX = Kind("a text", (str,), checked_pattern)  # RE2; matches a complete name
+PAIRS = Kind("a table", (dict,), _pairs)  # NAME=VALUE

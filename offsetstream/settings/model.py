@@ -1,6 +1,6 @@
-"""Settings checked and filled by pydantic-settings, whose models are made of the declarations.
+"""Check and fill settings by pydantic-settings, whose models are built from the declarations.
 
-Imported only where settings are made: it takes longer than a look at the tables.
+Import this module only where settings are made: the import takes longer than a look-up.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from offsetstream.errors import UsageError
 from offsetstream.settings.kinds import PAIRS
 from offsetstream.settings.schema import Option, Settings, settings_of
 
-_WORDS = {"missing": "it has no default: give one", "extra_forbidden": "there is no such setting"}
+_WORDS = {"missing": "give a value, it has no default", "extra_forbidden": "there is no such setting"}
 _models: dict[type[Settings], type[BaseSettings]] = {}
 
 
 class _Given(BaseSettings):
-    """Settings that are only what is given."""
+    """Settings that read only their arguments, not the environment."""
 
     model_config = SettingsConfigDict(extra="forbid", allow_inf_nan=True)
 
@@ -39,33 +39,33 @@ class _Given(BaseSettings):
 
 
 def checked(declared: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, each of its type; UsageError that names the setting whose value is wrong."""
+    """Return the values, each converted to its type. Raise UsageError that names the setting with a bad value."""
     return _values(_model(declared), given)
 
 
 def filled(declared: type[Settings], given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given, else what the environment says, else what the file says; UsageError as `checked`."""
+    """Return the values: `given` wins over the environment, which wins over `file`. Errors are those of `checked`."""
     return checked(declared, {**file, **_environment(declared), **given})
 
 
 def _environment(declared: type[Settings]) -> dict[str, Any]:
-    """Return what the environment says of the settings that users have; of several in one variable, as click does."""
-    found: dict[str, Any] = {}
+    """Return the settings from environment variables; a list is split at spaces, as click does."""
+    values: dict[str, Any] = {}
     for each in settings_of(declared):
         value = os.environ.get(each.variable)
         if value:
-            found[each.name] = value.split() if each.option.kind is PAIRS else value
-    return found
+            values[each.name] = value.split() if each.option.kind is PAIRS else value
+    return values
 
 
 def _model(declared: type[Settings]) -> type[BaseSettings]:
-    """Return the model of a declaration, which is made once."""
+    """Return the model of a declaration, built once."""
     if declared not in _models:
-        _models[declared] = _made(declared)
+        _models[declared] = _build_model(declared)
     return _models[declared]
 
 
-def _made(declared: type[Settings]) -> type[BaseSettings]:
+def _build_model(declared: type[Settings]) -> type[BaseSettings]:
     hints = get_type_hints(declared, include_extras=True)
     fields: dict[str, Any] = {}
     for each in dataclasses.fields(declared):
@@ -86,10 +86,10 @@ def _checks(option: Option) -> list[Any]:
 
 def _values(model: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        made = model(**given)
+        settings = model(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
         reason = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
         raise UsageError(f"the setting {name}: {_WORDS.get(first['type'], reason)}") from None
-    return {name: getattr(made, name) for name in type(made).model_fields}
+    return {name: getattr(settings, name) for name in type(settings).model_fields}

@@ -1,4 +1,4 @@
-"""Regular expressions of whole names, as RE2 reads them: no name, whoever chose it, can make one slow."""
+"""Regular expressions (RE2) that match complete names. RE2 takes linear time, so no name can make a match slow."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from offsetstream.errors import first_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WHOLE = r"\A(?s:{})\z"  # a dot is any character: a name may have line breaks
+_COMPLETE = r"\A(?s:{})\z"  # a dot matches any character: a name may contain line breaks
 
 
 def checked_pattern(pattern: Any) -> str:
-    """Return the expression; ValueError in our words where RE2 does not read it, or it is empty."""
-    import pyarrow as pa  # noqa: PLC0415 - look-ups read no pattern
+    """Return the pattern. Raise ValueError if it is empty or not valid in RE2."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and look-ups need no pattern
 
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(
-            f"{pattern!r} is no regular expression: leave the setting out, or give one such as 'team-a\\..*'"
+            f"{pattern!r} is not a regular expression: omit the setting, or give one such as 'team-a\\..*'"
         )
     try:
         _search(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = first_line(error).removeprefix("Invalid regular expression: ")
-        raise ValueError(f"{pattern!r} is no regular expression that RE2 reads: {reason}") from error
+        raise ValueError(f"{pattern!r} is not a valid regular expression (RE2): {reason}") from error
     try:
         whole_matches(pa.array([""]), pattern)
-    except pa.ArrowInvalid as error:  # in words of its own: RE2's have the parentheses that the user did not write
-        raise ValueError(f"{pattern!r} cannot stand in parentheses: close what it opens, as \\Q by \\E") from error
+    except pa.ArrowInvalid as error:  # RE2's message would show parentheses that the user did not write
+        raise ValueError(f"{pattern!r} leaves something open: close it, for example \\Q with \\E") from error
     return pattern
 
 
 def whole_matches(names: pa.Array, pattern: str) -> pa.Array:
-    """Tell of each name whether the expression matches all of it; null where there is no name."""
-    return _search(names, _WHOLE.format(pattern))
+    """Return for each name whether the pattern matches it completely; null for a null name."""
+    return _search(names, _COMPLETE.format(pattern))
 
 
 def _search(names: pa.Array, pattern: str) -> pa.Array:
-    import pyarrow.compute as pc  # noqa: PLC0415 - likewise
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow
 
     return pc.match_substring_regex(names, pattern)

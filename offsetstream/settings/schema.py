@@ -1,7 +1,8 @@
-"""How settings are declared: a dataclass, each field of which says its type, its default, and by an Option its help.
+"""How settings are declared: a dataclass whose fields have a type, a default, and an `Option` with the help text.
 
-All else is made from it: the options of a command, the names in the environment and in a file, and what checks values
-(`model.py`, which is imported when there are some, since that takes longer than a look at the tables).
+From this declaration come the options of a command, the names in the environment and in the settings file, and the
+checks of values. `model.py` does the checks. It is imported only when settings are made: the import takes longer than
+a look-up.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CONFIG_VARIABLE, CLUSTER_VARIABLE = f"{PREFIX}CONFIG", f"{PREFIX}CLUSTER"
 
 @dataclass(frozen=True)
 class Option:
-    """What a setting's type does not say: its help, how its value is written, its least number."""
+    """The help text of a setting, how help names its value, its kind and its minimum."""
 
     help: str
     metavar: str | None = None
@@ -30,7 +31,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as it was declared; `default` is MISSING where one has to be given."""
+    """A declared setting; `default` is MISSING if the user must give a value."""
 
     name: str
     type: Any
@@ -39,29 +40,29 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Its name as a flag (without the dashes) and in a file."""
+        """Return its name as a flag (without the dashes) and in the settings file."""
         return self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """Return its environment variable."""
         return PREFIX + self.name.upper()
 
     @property
     def is_required(self) -> bool:
-        """Whether it has no default."""
+        """Tell whether the user must give a value."""
         return self.default is dataclasses.MISSING
 
     @property
     def choices(self) -> tuple[str, ...] | None:
-        """The values that it may have, if it is a choice."""
+        """Return the allowed values of a choice; None for other settings."""
         parts = get_args(self.type)
         plain = parts[0] if NoneType in parts else self.type
         return get_args(plain) if get_origin(plain) is Literal else None
 
     @property
     def in_toml(self) -> Key:
-        """What a file may have for it."""
+        """Return which values the settings file may hold for it."""
         if self.option.kind is not None:
             return Key(self.option.kind.toml, self.option.kind.name)
         return Key.of(self.type if self.type in (bool, int) else str)
@@ -69,10 +70,10 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings: what is given to the constructor, else the defaults; UsageError for a wrong value names the setting."""
+    """Settings from arguments and defaults. The constructor raises UsageError that names a setting with a bad value."""
 
     def __post_init__(self) -> None:
-        from offsetstream.settings.model import checked  # noqa: PLC0415 - see above
+        from offsetstream.settings.model import checked  # noqa: PLC0415 - slow, see the module
 
         given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         for name, value in checked(type(self), given).items():
@@ -80,28 +81,28 @@ class Settings:
 
 
 def settings_of(declared: type[Settings]) -> tuple[Setting, ...]:
-    """Return the settings in their order; fields without an Option are for programs only."""
+    """Return the declared settings in order. Fields without an Option are for programs only and not included."""
     hints = get_type_hints(declared, include_extras=True)
-    found = []
+    declared_settings = []
     for each in dataclasses.fields(declared):
         if get_origin(hints[each.name]) is Annotated:
             plain, option = get_args(hints[each.name])
             factory = each.default_factory
             default = each.default if factory is dataclasses.MISSING else factory()
-            found.append(Setting(each.name, plain, default, option))
-    return tuple(found)
+            declared_settings.append(Setting(each.name, plain, default, option))
+    return tuple(declared_settings)
 
 
-# Those that many commands have.
-BOOTSTRAP_SERVER = Option("A broker to connect to.", metavar="HOST:PORT", kind=BROKERS)
-COMMAND_CONFIG = Option("Kafka client properties (SASL, TLS).", metavar="FILE")
-TABLES = Option("Folder or URI of the tables, or catalog.schema (of a folder a.b the name is ./a.b).", metavar="DIR")
-MASTER = Option("Spark master [default: that of spark-defaults.conf, or local[*]].")
-CONF = Option("A setting of Spark; repeatable.", "NAME=VALUE", PAIRS)
+# Options that many commands share.
+BOOTSTRAP_SERVER = Option("Connect to these brokers; separate several by commas.", metavar="HOST:PORT", kind=BROKERS)
+COMMAND_CONFIG = Option("Read Kafka client properties (SASL, TLS) from this file.", metavar="FILE")
+TABLES = Option("Folder or URI of the tables, or catalog.schema.", metavar="DIR")
+MASTER = Option("Spark master (default: from spark-defaults.conf, else local[*]).", metavar="URL")
+CONF = Option("Set a Spark property; repeatable.", "NAME=VALUE", PAIRS)
 MAX_AGE = Option(
-    "What nobody looked at for so long is unknown, but not with 'none' [default: six times as long as the job means to "
-    "have between two looks, at least 120; after --once 3600].",
+    "Show samples older than this as unknown; 'none' shows all (default: 6 times the longer of the job's --trigger and "
+    "--sample-interval, at least 120; after run --once 3600).",
     metavar="SECONDS",
     kind=AGE,
 )
-TIMEOUT = Option("How long to wait for the job.", metavar="SECONDS", kind=SECONDS)
+TIMEOUT = Option("Wait this long for the job.", metavar="SECONDS", kind=SECONDS)

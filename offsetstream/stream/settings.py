@@ -1,4 +1,4 @@
-"""What a user says of the job."""
+"""The settings of the streaming job."""
 
 from __future__ import annotations
 
@@ -32,98 +32,101 @@ MAX_OFFSETS_AT_ONCE = 5_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings(Settings):
-    """The settings of the job, as `offsetstream run` has them for options.
+    """The settings of the job, which are also the options of `offsetstream run`.
 
-    Each is checked: UsageError in one line that names it. Folders are made absolute. `max_silence` and
-    `max_transaction_timeout` also take a number of minutes. `properties` are those of Kafka clients; what
-    `command_config` has, wins over them, and is among them afterwards. `master` and `conf` are for a Spark that
-    the job starts, not for a session that it is given.
+    The constructor checks each value and raises UsageError that names the wrong setting. Folders become absolute paths.
+    `max_silence` and `max_transaction_timeout` also accept a number of minutes. `properties` are properties of Kafka
+    clients; those in the file `command_config` win, and `properties` then includes them. `master` and `conf` configure
+    a Spark that the job itself starts; a session that the caller provides ignores them.
     """
 
     bootstrap_server: Annotated[str, BOOTSTRAP_SERVER]
     command_config: Annotated[str | None, COMMAND_CONFIG] = None
     tables: Annotated[str, TABLES] = "tables"
     checkpoint: Annotated[str, Option("Folder or URI of the checkpoints.", metavar="DIR")] = "checkpoints"
-    trigger: Annotated[str, Option("Time between two batches, in Spark's words.", "TIME", INTERVAL)] = "10 seconds"
+    trigger: Annotated[str, Option("Time between two batches.", "TIME", INTERVAL)] = "10 seconds"
     sample_interval: Annotated[
         float,
         Option(
-            "Time between two looks at where the logs end that groups read; 0 for none. In a catalog and on object "
-            "stores 60 at least.",
+            "Sample the end offsets of topics that groups read this often; 0: never. At least 60 in a catalog or "
+            "object store.",
             metavar="SECONDS",
             kind=SECONDS,
         ),
     ] = 10.0
-    once: Annotated[bool, Option("Apply everything there is now, then stop.")] = False
+    once: Annotated[bool, Option("Apply all records that exist now, then stop.")] = False
     coordinator: Annotated[
-        Literal["new", "classic"] | None, Option("The brokers' group coordinator [default: ask them].")
+        Literal["new", "classic"] | None, Option("The brokers' group coordinator (default: ask the brokers).")
     ] = None
     history: Annotated[
         bool,
-        Option("Keep every record in offset_commits and group_records; switched on again, all is loaded anew."),
+        Option("Keep every record in the history tables. Switching it on again reloads all partitions."),
     ] = True
     group_filter: Annotated[
         str | None,
         Option(
-            "Keep groups only whose whole id matches (RE2); as of the other filters, where it is another than before, "
-            "all is loaded anew.",
+            "Keep only groups whose complete id matches (RE2). Changing any filter reloads all partitions.",
             "REGEX",
             REGEX,
         ),
     ] = None
-    group_exclude: Annotated[str | None, Option("Leave out groups whose whole id matches.", "REGEX", REGEX)] = None
+    group_exclude: Annotated[str | None, Option("Skip groups whose complete id matches.", "REGEX", REGEX)] = None
     topic_filter: Annotated[
-        str | None, Option("Keep offsets of topics only whose whole name matches.", "REGEX", REGEX)
+        str | None, Option("Keep only offsets of topics whose complete name matches.", "REGEX", REGEX)
     ] = None
     topic_exclude: Annotated[
-        str | None, Option("Leave out offsets of topics whose whole name matches.", "REGEX", REGEX)
+        str | None, Option("Skip offsets of topics whose complete name matches.", "REGEX", REGEX)
     ] = None
     short_lived_groups: Annotated[
         bool,
-        Option("Keep groups too whose ids tools make up at each start, as console-consumer-12345."),
+        Option("Also keep groups that a tool creates at each start, such as console-consumer-12345."),
     ] = True
     state_writes: Annotated[
         Literal["auto", "driver", "spark"],
-        Option("Who merges into the state tables: the driver by delta-rs, Spark's MERGE, or as the size suggests."),
+        Option("Merge into the state tables in the driver (delta-rs), by Spark, or by whichever suits the size."),
     ] = "auto"
     max_offsets_per_trigger: Annotated[
-        int, Option("Take at most so many offsets in one batch.", metavar="N", minimum=1)
+        int, Option("Read at most this many offsets in one batch.", metavar="N", minimum=1)
     ] = MAX_OFFSETS_AT_ONCE
     max_transaction_timeout: Annotated[
         timedelta,
         Option("Warn of a transaction that blocks an offsets partition for longer.", "MINUTES", MINUTES),
-    ] = timedelta(minutes=15)  # the brokers' transaction.max.timeout.ms, where nobody has changed it
+    ] = timedelta(minutes=15)  # the brokers' default transaction.max.timeout.ms
     max_silence: Annotated[
         timedelta,
-        Option(
-            "Wait so long for a cluster that does not answer, at the start and later; then give up.", "MINUTES", MINUTES
-        ),
+        Option("Wait this long for a cluster that does not answer, at any time; then exit.", "MINUTES", MINUTES),
     ] = timedelta(minutes=10)
     metrics_port: Annotated[
-        int, Option("Port of /metrics (Prometheus), /healthz and /readyz; 0 for none.", metavar="PORT", minimum=0)
+        int,
+        Option("Serve /metrics (Prometheus), /healthz and /readyz at this port; 0: off.", metavar="PORT", minimum=0),
     ] = 0
     metrics_address: Annotated[
-        str, Option("Address to listen at for these; of another than this machine's own anybody may ask.", "ADDRESS")
+        str, Option("Serve them at this address. There is no login: keep it private.", "ADDRESS")
     ] = "127.0.0.1"
     group_metrics: Annotated[
         Literal["kafka-exporter", "kminion"] | None,
-        Option("Metrics of the groups too, under the names that this exporter gives them [default: none]."),
+        Option("Also serve group metrics, under this exporter's names (default: none)."),
     ] = None
     metrics_groups: Annotated[
-        str, Option("Of the groups with such names: a regular expression (RE2) of the whole name.", "REGEX")
+        str, Option("Serve group metrics only of groups whose complete id matches (RE2).", "REGEX")
     ] = ".*"
-    metrics_topics: Annotated[str, Option("Of the topics with such names, likewise.", "REGEX")] = ".*"
+    metrics_topics: Annotated[
+        str, Option("Serve group metrics only of topics whose complete name matches.", "REGEX")
+    ] = ".*"
     metrics_max_series: Annotated[
-        int, Option("At most so many series of groups: single partitions are left out first.", metavar="N", minimum=0)
+        int,
+        Option(
+            "Serve at most this many series of groups; drop those of single partitions first.", metavar="N", minimum=0
+        ),
     ] = 100_000
-    log_format: Annotated[
-        Literal["text", "json"], Option("What the job says: lines for people, or an object of JSON a line.")
-    ] = "text"
+    log_format: Annotated[Literal["text", "json"], Option("Log as text lines, or as one JSON object per line.")] = (
+        "text"
+    )
     force: Annotated[
         bool,
         Option(
-            "Take over at once from another job that holds the tables, without watching for a minute whether it "
-            "lives: for one that you know to be gone. If it does run, it cannot write any more, and ends."
+            "Take over the tables from another job at once, without the usual minute of watching whether it still "
+            "runs. If it does, it cannot write any more and exits."
         ),
     ] = False
     master: Annotated[str | None, MASTER] = None
@@ -132,7 +135,7 @@ class JobSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Only who makes settings needs what reads them.
+        # Slow imports; only making settings needs them.
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
         from offsetstream.tables.location import parse_checkpoint, parse_tables  # noqa: PLC0415
 
@@ -142,32 +145,32 @@ class JobSettings(Settings):
 
     @classmethod
     def load(cls, config: str | None = None, cluster: str | None = None, **given: Any) -> Self:
-        """Return what is given, else what the environment says, else the file, else the defaults, as the command does.
+        """Return settings from `given`, else the environment, else the file, else the defaults, as the command does.
 
-        `config`: a TOML file, else the one that OFFSETSTREAM_CONFIG names, else none; `cluster`: the one of its
-        clusters that is meant, else the one that OFFSETSTREAM_CLUSTER names, else none. Raises UsageError for what no
-        setting is, or not of its type, and for a cluster that the file does not have.
+        `config` is a TOML file (default: the one that OFFSETSTREAM_CONFIG names). `cluster` is one of its clusters
+        (default: the one that OFFSETSTREAM_CLUSTER names). Raise UsageError for an unknown setting, a value of the
+        wrong type, or a cluster that the file does not have.
         """
-        from offsetstream.settings.model import filled  # noqa: PLC0415 - of pydantic-settings
+        from offsetstream.settings.model import filled  # noqa: PLC0415 - slow: pydantic-settings
 
         named = cluster or os.environ.get(CLUSTER_VARIABLE) or None
         file = ConfigFile.read(config or os.environ.get(CONFIG_VARIABLE) or None, named)
         settings = {each.key: each for each in settings_of(cls)}
         values = file.values("run", {key: each.in_toml for key, each in settings.items()})
-        found = {settings[key].name: value for key, value in values.items()}
-        return cls(**filled(cls, given, found | {"properties": file.kafka}))
+        from_file = {settings[key].name: value for key, value in values.items()}
+        return cls(**filled(cls, given, from_file | {"properties": file.kafka}))
 
     @property
     def filters(self) -> Filters:
-        """What the tables leave out."""
-        from offsetstream.tables.filters import SHORT_LIVED, Filters  # noqa: PLC0415 - of Arrow, for those that use it
+        """Return which groups and topics the tables exclude."""
+        from offsetstream.tables.filters import SHORT_LIVED, Filters  # noqa: PLC0415 - slow: Arrow
 
         short_lived = None if self.short_lived_groups else SHORT_LIVED
         return Filters(self.group_filter, self.group_exclude, self.topic_filter, self.topic_exclude, short_lived)
 
     @property
     def store(self) -> Store:
-        """The tables."""
+        """Return the tables."""
         from offsetstream.tables.location import store_at  # noqa: PLC0415
 
         return store_at(self.tables)
