@@ -151,7 +151,7 @@ def _committed(
         else:
             starts[place] = committed.offset
     if not starts:
-        tell(f"Error: group '{group}' has no committed offset there.")
+        tell(f"Error: group '{group}' has no such committed offset.")
         click.get_current_context().exit(1)
     return starts
 

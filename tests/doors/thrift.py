@@ -31,7 +31,7 @@ def thrift_server(tables: Path) -> Iterator[int]:
     command = [*OFFSETSTREAM, "views", "serve", "--tables", str(tables), "--port", str(port), "--master", "local[2]"]
     with ServerProcess() as servers:
         servers.start(
-            "server", [*command, "--conf", "spark.driver.memory=1g"], lambda: "Serves" in servers.said("server")
+            "server", [*command, "--conf", "spark.driver.memory=1g"], lambda: "Serving" in servers.said("server")
         )
         yield port
         servers.end("server", 30.0)

@@ -113,7 +113,7 @@ def test_a_killed_deletion_of_groups_is_done_by_the_next_job(job: CatalogJob) ->
 
 def test_a_killed_reload_is_done_by_the_next_job(job: CatalogJob) -> None:
     done = job.command("reload")
-    assert (done.returncode, "the next one loads" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "the next one reloads" in done.stderr) == (0, True), done.stderr
     with job.acted_on("group_members", JobProcess.kill):
         pass
     assert job.run() == []

@@ -143,7 +143,7 @@ def test_an_outage_stays_its_own(clusters: Sequence[Cluster], supervised: Superv
     assert job is not None
     os.kill(job, signal.SIGKILL)
     supervised.await_commits(*clusters)
-    assert f"{KILLED_JOB}: ended with SIGKILL; it is started again in 1 s" in supervised.running.said()
+    assert f"{KILLED_JOB}: the job ended with SIGKILL; restarting it in 1 s" in supervised.running.said()
     assert supervised.job(KILLED_JOB) not in {job, None}
     assert supervised.job(UNTOUCHED) == before[UNTOUCHED]
 

@@ -96,7 +96,7 @@ def assert_is_filtered(runner: JobRunner) -> None:
     assert counted == filtered_records(runner.settings.bootstrap_server) > 0
     done = verified(runner)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "The filters of the tables leave out 3 groups of the cluster, and 4 offsets of other groups" in done.stderr
+    assert "The filters of the tables exclude 3 groups of the cluster and 4 offsets of other groups" in done.stderr
     assert f", {counted} more left out by the filters" in done.stderr
 
 
@@ -129,9 +129,9 @@ def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: Emb
 def test_look_ups_say_so(runner: JobRunner) -> None:
     asked = within("lag", "--group", "team-b.billing", "--tables", runner.tables.root)
     assert asked.returncode == 1
-    assert "group 'team-b.billing' is left out by the filters of the tables" in asked.stderr
+    assert "group 'team-b.billing' is filtered: the filters of the tables exclude it" in asked.stderr
     told = within("partitions", "--tables", runner.tables.root)
-    assert "records are left out, of the last loads and since: groups that do not match" in told.stderr
+    assert "records since the last loads: groups that do not match" in told.stderr
 
 
 def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:

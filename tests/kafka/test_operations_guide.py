@@ -43,7 +43,7 @@ SAYS = {
     "offsetstream partitions --tables": "NEXT-OFFSET",
     "offsetstream partitions --blocked": "0 of 50 partitions blocked",
     "offsetstream sql": "",
-    "offsetstream reload": "Loaded",
+    "offsetstream reload": "Reloaded",
     "offsetstream maintain": "offset_commits",
     "offsetstream verify": "0 unexplained differences",
     "cp -a": "",

@@ -94,7 +94,7 @@ def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: 
             for offset in (1, 3):
                 commit(own_kafka, offset)
                 said = reload(runner, "--offsets-partition", "7")
-                assert said.endswith("Loaded\n")
+                assert said.endswith("Reloaded\n")
                 commit(own_kafka, offset + 1)
             runner.await_(lambda: commits(runner) == all_at(4))
     assert reader.reads > 10
@@ -108,7 +108,7 @@ def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: 
 
 
 def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
-    assert "the next one loads 2 offsets partitions anew" in reload(
+    assert "the next one reloads 2 offsets partitions" in reload(
         runner, *["--offsets-partition", "7", "--offsets-partition", "8"]
     )
     commit(own_kafka, 5)

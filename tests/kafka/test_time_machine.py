@@ -158,7 +158,7 @@ def test_a_killed_reset_is_taken_back(kafka: EmbeddedKafka, tables: Path, second
     assert taken_back.returncode == 0, taken_back.stderr
     assert all_stand(server, dict(list(groups.items())[:8]), topic) == dict(list(groups.items())[:8])
     again = undo(server, tables)
-    assert again.stdout.splitlines()[-1] == "There is nothing to be done."
+    assert again.stdout.splitlines()[-1] == "There is nothing to do."
     query = "SELECT kind, status FROM operations ORDER BY happened_at"
     shown = within("sql", query, "--output", "json", "--tables", str(tables))
     assert seconds or {"kind": "reset", "status": "done"} not in json.loads(shown.stdout)
@@ -207,8 +207,8 @@ def test_a_reset_that_is_stopped_tells_what_was_done(
     results = [row["result"] for row in json.loads(out)]
     done = results.count("done")
     assert (done < GROUPS, results.count("not done")) == (True, GROUPS - done)
-    assert f"Error: stopped after {done} of 40 groups: the others are as they were" in err
-    assert "'offsetstream offsets undo' with it takes this back" in err
+    assert f"Error: stopped after {done} of 40 groups: the others are unchanged" in err
+    assert "'offsetstream offsets undo' with this file undoes the change" in err
     taken_back = undo(server, tables)
     assert taken_back.returncode == 0, taken_back.stderr
     assert all_stand(server, dict(list(groups.items())[:4]), topic) == dict(list(groups.items())[:4])

@@ -90,7 +90,7 @@ def test_the_groups_that_read_it(server: str, tmp_path: Path) -> None:
     assert [row["groups"] for row in found] == [[], ["audit", "billing", "mail", "search"], ["billing"]]
     text = described(server, "--topic", "orders", tables=tables).stdout.splitlines()
     assert [" ".join(line.split()[8:]) for line in text[1:4]] == ["- -", "audit,billing,mail and 1 more -", "billing -"]
-    assert text[-1].startswith("1 topic, 3 partitions, 0 with replicas that are behind; as of ")
+    assert text[-1].startswith("1 topic, 3 partitions, 0 with replicas out of sync; as of ")
     append_rows(
         tables, "offsets_partitions", [{"offsets_partition": 0, "caught_up_at": datetime(2026, 1, 1, tzinfo=UTC)}]
     )
@@ -114,7 +114,7 @@ def test_as_text_without_tables(server: str, monkeypatch: pytest.MonkeyPatch, tm
     lines = done.stdout.splitlines()
     assert (done.returncode, lines[0].split()[:3]) == (0, ["TOPIC", "PARTITION", "LEADER"])
     assert lines[2].split()[:8] == ["orders", "1", "1", "0", "1", "1", "0", "4"]
-    assert "which groups read them is not known: there are no tables; as of" in lines[-1]
+    assert "the groups that read them are unknown: there are no tables; as of" in lines[-1]
 
 
 def test_what_is_not_there(server: str) -> None:

@@ -127,8 +127,8 @@ def test_the_end_of_a_case_may_be_tried(run: Run, tmp_path: Path) -> None:
     new_tables(tmp_path, {"offsets_partitions": [{"offsets_partition": 0, "caught_up_at": NOW}]})
     for flags, ends in ((["--dry-run"], "would end"), ([], "end")):
         done = run("maintain", "--end", *flags, tables=tmp_path)
-        assert done.stderr.startswith(f"These tables {ends} at 2026-01-01T12:00:00.000Z, which is their now"), (
-            done.stderr
-        )
+        assert done.stderr.startswith(
+            f"These tables {ends} at 2026-01-01T12:00:00.000Z, Commands take that time as now"
+        ), done.stderr
         told = "No job keeps these tables any more" in run("groups", "list", tables=tmp_path).stderr
         assert told == (ends == "end")

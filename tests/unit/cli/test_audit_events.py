@@ -42,7 +42,7 @@ def test_the_recreation_of_a_topic_is_one_line(run: Run, tables: Path) -> None:
     assert len(lines) == 4  # with the heading, and the sentence
     (event,) = [line for line in lines if "recreated" in line]
     assert event.startswith("(5 groups) ")
-    assert event.endswith("the topic was recreated: 5 commits of 5 groups began anew")
+    assert event.endswith("the topic was recreated: 5 commits of 5 groups started again")
     (move,) = [line for line in lines if line.startswith("g9 ")]
     assert "moved back" in move
     assert len(json.loads(run(*SINCE, "--output", "json", tables=tables).stdout)) == 6

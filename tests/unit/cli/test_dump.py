@@ -151,7 +151,7 @@ def test_wrong_usage_is_one_line(log: Path) -> None:
         ([], "by --bootstrap-server, or log segments by --files, one of the two"),
         (["--files", log, "--bootstrap-server", "localhost:1"], "one of the two"),
         (["--files", log / "none"], "cannot read "),
-        (["--files", log, "--offsets-partition", "3"], "no folder of a partition 3 is there"),
+        (["--files", log, "--offsets-partition", "3"], "there is no folder of partition 3"),
         (["--files", log, "--file", log], "cannot write "),
     ]
     for arguments, words in usages:

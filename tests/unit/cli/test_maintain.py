@@ -197,7 +197,7 @@ def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
 def test_a_duration_that_is_none(run: Run, tables: PathStore, keep: str) -> None:
     result = run("maintain", "--keep-history", keep, tables=Path(tables.root))
     assert result.exit_code == 2
-    assert "is no number of days such as 30d, 4w or" in result.stderr
+    assert "is not a number of days: give 30d, 4w or" in result.stderr
 
 
 def test_a_table_whose_data_files_are_gone(run: Run, tables: PathStore) -> None:

@@ -39,11 +39,11 @@ GONE, ALSO_GONE = (Change(group, "orders", 2, AT_5, None) for group in ("g", "h"
     ids=lambda each: each.kind if isinstance(each, Plan) else "",
 )
 def test_what_is_done_is_said(plan: Plan, will: str, was: str | None) -> None:
-    assert planned(plan, ()) == f"{will}. Nothing was done: this is the plan, and --execute does it."
+    assert planned(plan, ()) == f"{will}. Nothing was changed: this is the plan. Add --execute to make the change."
     result = Result(Path("snapshot.json"))
     result.errors |= {(each.group_id, each.place): None for each in plan.changes}
     result.groups |= dict.fromkeys(plan.deleted_groups)
-    assert done(plan, result).startswith(f"Done: {was or will}. What was there before is in snapshot.json: ")
+    assert done(plan, result).startswith(f"Done: {was or will}. The previous offsets are in snapshot.json: ")
 
 
 def test_a_group_that_was_not_deleted_is_not_counted() -> None:

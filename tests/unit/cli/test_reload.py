@@ -43,7 +43,7 @@ def test_without_a_job_the_next_one_is_asked(run: Run, tables: PathStore) -> Non
     result = run("reload", "--offsets-partition", "2", "--offsets-partition", "0", tables=Path(tables.root))
     assert (result.exit_code, requested(tables)) == (0, "0,2")
     assert result.stderr == (
-        f"No job writes to {tables.root}: the next one loads 2 offsets partitions anew when it starts\n"
+        f"No job writes to {tables.root}: the next one reloads 2 offsets partitions when it starts\n"
     )
 
 
@@ -60,14 +60,14 @@ def test_it_waits_until_the_job_has_done_it(run: Run, tables: PathStore, lease: 
     job.join(LONG)
     assert (result.exit_code, requested(tables)) == (0, None)
     said = result.stderr.splitlines()
-    assert "on elsewhere to load 3 offsets partitions anew after its present batch; last sign of life 20" in said[0]
+    assert "on elsewhere to reload 3 offsets partitions after its current batch; last sign of life 20" in said[0]
     assert said[1] == "Loaded"
 
 
 def test_a_job_that_takes_too_long(run: Run, tables: PathStore, lease: Lease) -> None:
     result = run("reload", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
-    assert "the load was not done within 0 s" in result.stderr
+    assert "the reload did not finish within 0 s" in result.stderr
     assert lease.read().reload_requested == "all"
 
 
@@ -75,7 +75,7 @@ def test_a_dead_job_of_another_host(run: Run, tables: PathStore, lease: Lease, m
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
     result = run("reload", tables=Path(tables.root))
     assert result.exit_code == 1
-    assert "the job ended before the load was done; the next one does it when it starts" in result.stderr
+    assert "the job ended before it reloaded all; the next one reloads when it starts" in result.stderr
     assert lease.read().reload_requested == "all"
 
 

@@ -113,7 +113,7 @@ def test_a_release_says_what_becomes_of_records_that_others_cannot_replay(tmp_pa
     for release in ([], ["--release", "4.3.1"]):
         skipped = run(log, *release)
         assert (skipped.exit_code, json.loads(skipped.stdout_bytes)["groups"][0]["type"]) == (0, "Classic")
-        assert "partition 35: 5 records were left aside, the first at offset 1" in skipped.stderr
+        assert "partition 35: 5 records were skipped, the first at offset 1" in skipped.stderr
         strict = run(log, *release, "--strict")
         assert (strict.exit_code, json.loads(strict.stdout_bytes)) == (1, {"groups": [], "offsets": []})
         assert "partition 35 failed to load: record at offset 1" in strict.stderr
@@ -125,7 +125,7 @@ def test_a_release_says_what_becomes_of_records_that_others_cannot_replay(tmp_pa
     ("options", "said"),
     [
         (["--release", "3.9"], "no release from 4.0 to 4.4"),
-        (["--release", "4.4", "--coordinator", "classic"], "does not go with --coordinator classic"),
+        (["--release", "4.4", "--coordinator", "classic"], "omit it with --coordinator classic"),
     ],
 )
 def test_a_release_without_a_new_coordinator_is_refused(log: Path, options: list[str], said: str) -> None:
@@ -233,7 +233,7 @@ def test_records_that_cannot_be_replayed(log: Path) -> None:
     result = run(log)
     assert result.exit_code == 0
     assert committed(json.loads(result.stdout)) == {"elsewhere": 8, "g": 1, "later": 5, "ledger": 4, "plain": 2}
-    assert result.stderr.startswith("Warning: partition 10: 2 records were left aside, the first at offset 1: ")
+    assert result.stderr.startswith("Warning: partition 10: 2 records were skipped, the first at offset 1: ")
     assert result.stderr.count("\n") == 1
     result = run(log, "--strict")
     assert result.exit_code == 1

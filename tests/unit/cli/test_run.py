@@ -37,7 +37,7 @@ NO_TRIGGERS += ["999999999999999 weeks", "366 days", "365 days 1 second", "\u066
 def test_a_server_that_is_none_is_refused(command: str, server: str) -> None:
     result = CliRunner().invoke(main, [command, "--bootstrap-server", server])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{server!r} names no broker: give host:port" in result.stderr
+    assert f"{server!r} lacks a broker: give host:port" in result.stderr
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "1e999", "31536001", "9" * 400, "soon"])
@@ -55,7 +55,7 @@ def test_a_time_to_wait_that_is_none_is_refused(command: tuple[str, ...], second
 def test_another_trigger_is_refused_before_anything_starts(text: str) -> None:
     result = CliRunner().invoke(main, ["run", *SERVER, "--trigger", text])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{text!r} is no time such as '10 seconds'" in result.stderr
+    assert f"{text!r} is not a valid interval: give '10 seconds'" in result.stderr
 
 
 def test_minutes() -> None:
@@ -74,7 +74,7 @@ def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(mon
     assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
 
 
-PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: ")
+PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is not a regular expression: ")
 SILENT = (("--max-silence", "0"), 3, "no broker answers at 127.0.0.1:1: ")  # half a minute, so of one format only
 
 

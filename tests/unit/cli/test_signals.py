@@ -44,7 +44,7 @@ def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]
         assert handlers() == before
     finally:
         signal.signal(signal.SIGINT, of_the_tests)
-    assert "Stopping after the group in hand" in capsys.readouterr().err
+    assert "Stopping after the current group" in capsys.readouterr().err
 
 
 def test_in_another_thread_work_goes_on_without() -> None:

@@ -53,7 +53,7 @@ def test_a_job_that_dies_meanwhile_is_not_waited_for(
     result = run("stop", tables=Path(tables.root))
     killer.join()
     assert result.exit_code == 1
-    assert "Error: the job ended without a word, as by a kill" in result.stderr
+    assert "Error: the job died before it stopped, as after a kill" in result.stderr
 
 
 def test_a_dead_job_of_another_host(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_a_dead_job_of_another_host(run: Run, tables: PathStore, monkeypatch: py
     )
     result = run("stop", tables=Path(tables.root))
     assert result.exit_code == 1
-    assert "on elsewhere to stop after its present batch; last sign of life 20" in result.stderr
-    assert "Error: the job ended without a word, as by a kill" in result.stderr
+    assert "on elsewhere to stop after its current batch; last sign of life 20" in result.stderr
+    assert "Error: the job died before it stopped, as after a kill" in result.stderr
 
 
 def test_a_user_without_a_name_may_stop_it(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:

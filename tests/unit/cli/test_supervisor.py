@@ -54,11 +54,11 @@ def test_one_that_fails_is_started_again_after_growing_pauses(
     assert Supervisor([failing], first_pause=0.01).run() == []
     assert said(capsys) == [
         "INFO  a: run 1",
-        "ERROR a: ended with exit code 7; it is started again in 0.01 s",
+        "ERROR a: the job ended with exit code 7; restarting it in 0.01 s",
         "INFO  a: run 2",
-        "ERROR a: ended with exit code 7; it is started again in 0.02 s",
+        "ERROR a: the job ended with exit code 7; restarting it in 0.02 s",
         "INFO  a: run 3",
-        "ERROR a: ended with exit code 7; it is started again in 0.04 s",
+        "ERROR a: the job ended with exit code 7; restarting it in 0.04 s",
         "INFO  a: run 4",
     ]
 
@@ -96,7 +96,7 @@ def test_one_that_is_killed_is_started_again(tmp_path: Path, capsys: pytest.Capt
     killed = f"import os, pathlib; file = pathlib.Path({str(tmp_path / 'killed')!r})\n"
     killed += "if not file.exists(): file.touch(); os.kill(os.getpid(), 9)"
     assert Supervisor([job("a", killed)], first_pause=0.01).run() == []
-    assert said(capsys) == ["ERROR a: ended with SIGKILL; it is started again in 0.01 s"]
+    assert said(capsys) == ["ERROR a: the job ended with SIGKILL; restarting it in 0.01 s"]
 
 
 def test_who_holds_the_output_of_a_killed_job_open_is_ended_first(
@@ -204,7 +204,7 @@ def test_a_supervisor_that_is_killed_leaves_no_job_behind(supervised: RunningPro
 WRONG = [
     ((), "", "cluster b: Missing option '--bootstrap-server'"),
     (("--trigger", "often"), "", "cluster a: Invalid value for '--trigger'"),
-    ((), "run.trigger = 'often'", "run.trigger: 'often' is no time"),
+    ((), "run.trigger = 'often'", "run.trigger: 'often' is not a valid interval"),
     (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: leave out --ch"),
     (("--metrics-port", "9400"), "", "--all-clusters takes --metrics-port of each cluster from the file"),
     (("--cluster", "a"), "", "--all-clusters is of all, --cluster of one: give one of them"),

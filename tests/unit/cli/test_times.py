@@ -83,7 +83,7 @@ def test_what_is_no_time(text: str) -> None:
 
 def test_a_length() -> None:
     assert parse_duration("1d 2h") == timedelta(hours=26)
-    with pytest.raises(ValueError, match="is no length of time"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration("03:00")
 
 

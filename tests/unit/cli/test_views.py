@@ -33,7 +33,7 @@ def test_where_they_go_must_be_said(run: Run) -> None:
     without = run("views", "create", "--dry-run")
     assert (without.exit_code, "say by --database" in without.output) == (2, True)
     wrong = run("views", "create", "--database", "a.b.c", "--dry-run")
-    assert (wrong.exit_code, "a.b.c is no schema of a catalog" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "a.b.c is not a schema name" in wrong.output) == (2, True)
 
 
 def test_the_script_registers_every_table(run: Run, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def test_a_cluster_wins_over_the_general_part(tmp_path: Path) -> None:
     assert shown["trigger"] == ("5 seconds", eu)
     assert (shown["conf.a"], shown["conf.b"]) == (("1", general), ("2", eu))
     assert (shown["kafka.security.protocol"], shown["kafka.client.id"]) == (("SSL", general), ("eu", eu))
-    assert shown["tables"] == ("/lake/eu", f"{eu}: its name, below the general tables")
-    assert shown["checkpoint"] == ("/checkpoints/eu", f"{eu}: its name, below the general checkpoint")
+    assert shown["tables"] == ("/lake/eu", f"{eu}: the cluster's subfolder of the general tables")
+    assert shown["checkpoint"] == ("/checkpoints/eu", f"{eu}: the cluster's subfolder of the general checkpoint")
     assert show("groups", "list", *here, "--cluster", "eu")["type"] == ("Streams", eu)
     assert show("groups", "list", *here, "--cluster", "us.east-1")["type"] == ("Share", general)
     assert show("run", *here, "--cluster", "eu", "--tables", "/mine")["tables"] == ("/mine", "flag")
@@ -123,14 +123,14 @@ def test_two_clusters_never_share_a_place(tmp_path: Path, text: str, words: str)
     file = write(tmp_path, text)
     refused = invoke("stop", "--config", file)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == f"Error: {file}: the clusters a and b {words}: give each its own\n"
+    assert refused.stderr == f"Error: {file}: clusters a and b {words}: give each cluster its own\n"
 
 
 def test_names_that_differ_by_case_only_are_one_on_many_disks(tmp_path: Path) -> None:
     file = write(tmp_path, "[clusters.EU]\n[clusters.eu]\n")
     refused = invoke("stop", "--config", file)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == f"Error: {file}: the clusters EU and eu differ by case only: give one another name\n"
+    assert refused.stderr == f"Error: {file}: the clusters EU and eu differ by case only: rename one of them\n"
 
 
 def test_two_addresses_may_have_the_same_port(tmp_path: Path) -> None:
@@ -146,28 +146,28 @@ def test_what_only_looks_the_same_is_not(tmp_path: Path) -> None:
 
 
 WRONG = [
-    ("", "there is no cluster eu: it has none at all"),
+    ("", "there is no cluster eu: the file has no clusters"),
     ("[clusters.eu1]", "there is no cluster eu: did you mean eu1?"),
-    ("[clusters.prod]\n[clusters.test]", "there is no cluster eu: known are prod, test"),
+    ("[clusters.prod]\n[clusters.test]", "there is no cluster eu: known names are prod, test"),
     ("clusters = 5", "clusters must be a table, not a whole number"),
     ("[clusters]\neu = 5", "clusters.eu must be a table, not a whole number"),
     ("[clusters.eu]\ntabels = 'x'", "unknown key clusters.eu.tabels: did you mean tables?"),
     ("[clusters.eu.run]\ntabels = 'x'", "unknown key clusters.eu.run.tabels: did you mean tables?"),
-    ("[clusters.eu.run]\ntrigger = 'often'", "run.trigger: 'often' is no time"),
+    ("[clusters.eu.run]\ntrigger = 'often'", "run.trigger: 'often' is not a valid interval"),
     ("[clusters.eu.run]\ntrigger = 5", "clusters.eu.run.trigger must be a text, not a whole number"),
     ("[clusters.eu]\ntables = 5", "clusters.eu.tables must be a text, not a whole number"),
     ("[clusters.eu.kafka]\na = [1]", "clusters.eu.kafka.a must be a text, not a list"),
     ("[clusters.eu.clusters.x]", "unknown key clusters.eu.clusters: "),
     ("[clusters.eu.west]\ntables = 'x'", "unknown key clusters.eu.west: "),
-    ("[clusters.'..']", "clusters.'..' cannot be a cluster's name"),
-    ("[clusters.'a/b']", "clusters.'a/b' cannot be a cluster's name"),
-    ("[clusters.'']", "clusters.'' cannot be a cluster's name"),
-    ("[clusters.'é']", "clusters.'é' cannot be a cluster's name"),
-    ("[clusters.-x]", "clusters.'-x' cannot be a cluster's name"),
-    ("tables = 'lake.kafka'\n[clusters.eu]", "clusters.eu needs tables of its own: lake.kafka is a catalog's schema"),
+    ("[clusters.'..']", "clusters.'..' is not a valid cluster name"),
+    ("[clusters.'a/b']", "clusters.'a/b' is not a valid cluster name"),
+    ("[clusters.'']", "clusters.'' is not a valid cluster name"),
+    ("[clusters.'é']", "clusters.'é' is not a valid cluster name"),
+    ("[clusters.-x]", "clusters.'-x' is not a valid cluster name"),
+    ("tables = 'lake.kafka'\n[clusters.eu]", "clusters.eu needs its own tables: lake.kafka is a schema of a catalog"),
     (
         "command-config = 'x'\n[clusters.eu.kafka]\na = 'b'",
-        "the general command-config would win over clusters.eu.kafka: give clusters.eu a command-config of its own",
+        "the general command-config would win over clusters.eu.kafka: give clusters.eu its own command-config",
     ),
 ]
 
@@ -184,7 +184,7 @@ def test_a_group_of_commands_has_nothing_else(tmp_path: Path) -> None:
     file = write(tmp_path, "[clusters.eu.groups]\nx = 5")
     refused = invoke("groups", "list", "--config", file, "--cluster", "eu")
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(f"Error: {file}: unknown key clusters.eu.groups.x: known are list")
+    assert refused.stderr.startswith(f"Error: {file}: unknown key clusters.eu.groups.x: known names are list")
 
 
 def test_a_name_with_a_dot_has_to_be_quoted(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_name_with_a_dot_has_to_be_quoted(tmp_path: Path) -> None:
 
 def test_a_cluster_without_a_file() -> None:
     refused = invoke("groups", "list", "--cluster", "eu")
-    told = "Error: the cluster eu is a section of a file of settings: name that by --config\n"
+    told = "Error: the cluster eu is a section of a settings file: name that file by --config\n"
     assert (refused.exit_code, refused.stderr) == (2, told)
 
 

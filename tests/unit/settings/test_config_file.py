@@ -59,17 +59,17 @@ WRONG = [
     ("tables = 5", "tables must be a text, not a whole number"),
     ("run = true", "run must be a table, not true or false"),
     ("[run]\ntrigger = 5", "run.trigger must be a text, not a whole number"),
-    ("[run]\ntrigger = 'often'", "run.trigger: 'often' is no time such as '10 seconds'"),
+    ("[run]\ntrigger = 'often'", "run.trigger: 'often' is not a valid interval: give '10 seconds'"),
     ("[run]\nonce = 'yes'", "run.once must be true or false, not a text"),
     ("[run]\nmax-silence = '5'", "run.max-silence must be a number of minutes, not a text"),
-    ("[run]\nmax-silence = -1", "run.max-silence: -1 is no number of minutes"),
+    ("[run]\nmax-silence = -1", "run.max-silence: -1 is not a number of minutes"),
     ("[run]\nmax-silence = 2026-01-01", "run.max-silence must be a number of minutes, not a date or time"),
     ("[run]\nmax-offsets-per-trigger = true", "run.max-offsets-per-trigger must be a whole number, not true or false"),
     ("[run]\nmax-offsets-per-trigger = 0", "run.max-offsets-per-trigger: "),
     ("[run]\ncoordinator = 'old'", "run.coordinator: "),
     ("[run]\nmax_silence = 5", "unknown key run.max_silence: did you mean max-silence?"),
     ("[run]\nconf = ['a=b']", "run.conf must be a table, not a list"),
-    ("[run]\nconf = {a = ['b']}", "run.conf.a must be a text, not a list, a date or a time"),
+    ("[run]\nconf = {a = ['b']}", "run.conf.a must be a text, not a list, date or time"),
     ("[kafka]\nssl.key.password = ['hush']", "kafka.ssl.key.password must be a text, not a list"),
 ]
 
@@ -94,11 +94,11 @@ def test_what_a_file_cannot_have_is_one_line_that_names_it(tmp_path: Path, text:
 @pytest.mark.parametrize(
     ("command", "text", "words"),
     [
-        (["groups", "list"], "[groups]\ntype = ['Share']", "unknown key groups.type: known are list, describe"),
+        (["groups", "list"], "[groups]\ntype = ['Share']", "unknown key groups.type: known names are list, describe"),
         (["groups", "list"], "[groups.list]\ntype = 'Share'", "groups.list.type must be a list, each of a text, not a"),
         (["groups", "list"], "[groups.list]\ntype = [1]", "groups.list.type must be a list, each of a text"),
         (["groups", "list"], "[groups.list]\ntype = ['Nonsense']", "groups.list.type: 'Nonsense' is not one of"),
-        (["maintain"], "[maintain]\nkeep-history = '30h'", "maintain.keep-history: '30h' is no number of days"),
+        (["maintain"], "[maintain]\nkeep-history = '30h'", "maintain.keep-history: '30h' is not a number of days"),
         (["verify"], "[verify]\nsettle = nan", "verify.settle: nan is not a number of seconds"),
         (["groups", "describe"], "[groups.describe]\nmembers = true", "unknown key groups.describe.members"),
         (["stop"], "[kafka]\na = [1]", "kafka.a must be a text"),
@@ -113,7 +113,7 @@ def test_what_other_commands_files_cannot_have(tmp_path: Path, command: list[str
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "No such file or directory"), (b"x = = 1", "it is no TOML: "), (b"x = '\xff'", "it is no TOML: ")],
+    [(None, "No such file or directory"), (b"x = = 1", "not valid TOML: "), (b"x = '\xff'", "not valid TOML: ")],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, words: str) -> None:
     file = tmp_path / "settings.toml"

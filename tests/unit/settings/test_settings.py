@@ -28,13 +28,15 @@ JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
 
 
 @pytest.mark.parametrize(("command", "setting"), EACH, ids=lambda value: getattr(value, "name", value))
-def test_every_setting_is_in_the_help_with_its_name_in_the_environment(command: str, setting: Setting) -> None:
+def test_help_describes_every_setting_and_its_variable_follows_the_documented_rule(
+    command: str, setting: Setting
+) -> None:
     shown = CliRunner().invoke(main, [command, "--help"], terminal_width=500).output
-    (about,) = re.findall(rf"(?<=\n)  --{setting.key} .*?\]\n(?=  -|\n)", shown, re.DOTALL)
+    (about,) = re.findall(rf"(?<=\n)  --{setting.key} .*?\n(?=  -|\n)", shown, re.DOTALL)
     about = " ".join(about.split())
     assert setting.option.help in about
-    assert f"env var: {setting.variable}" in about
-    assert setting.is_required == ("; required]" in about)
+    assert setting.variable == f"OFFSETSTREAM_{setting.key.upper().replace('-', '_')}"
+    assert setting.is_required == ("[required]" in about)
 
 
 @pytest.mark.parametrize("declared", [JobSettings, MaintenanceSettings])
@@ -143,17 +145,20 @@ def test_the_entry_point_for_spark_submit_leaves_settings_of_spark_to_it(tmp_pat
 
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({}, "bootstrap_server: it has no default: give one"),
+    ({}, "bootstrap_server: give a value, it has no default"),
     ({"bootstrap_server": ","}, "bootstrap_server: ',' names no broker"),
-    ({"bootstrap_server": "a:9092,b:99999"}, "bootstrap_server: 'b:99999' has no port: ports are from 1 to 65535"),
+    (
+        {"bootstrap_server": "a:9092,b:99999"},
+        "bootstrap_server: 'b:99999' has an invalid port: ports are from 1 to 65535",
+    ),
     ({"tables": 5}, "tables: Input should be a valid string"),
     ({"once": "maybe"}, "once: Input should be a valid boolean"),
     ({"max_offsets_per_trigger": "many"}, "max_offsets_per_trigger: Input should be a valid integer"),
     ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger: Input should be greater than or equal to 1"),
     ({"bootstrap_server": ["a:1"]}, "bootstrap_server: ['a:1'] is no text"),
-    ({"max_silence": timedelta(minutes=-1)}, "max_silence: -1.0 is no number of minutes"),
-    ({"max_silence": "long"}, "max_silence: 'long' is no number of minutes"),
-    ({"trigger": "often"}, "trigger: 'often' is no time such as"),
+    ({"max_silence": timedelta(minutes=-1)}, "max_silence: -1.0 is not a number of minutes"),
+    ({"max_silence": "long"}, "max_silence: 'long' is not a number of minutes"),
+    ({"trigger": "often"}, "trigger: 'often' is not a valid interval: give"),
     ({"coordinator": "old"}, "coordinator: Input should be 'new' or 'classic'"),
     ({"conf": ["a"]}, "conf: give NAME=VALUE"),
     ({"properties": {"ssl.key.password": ["hush"]}}, "properties.ssl.key.password: Input should be a valid string"),

@@ -73,7 +73,7 @@ def test_short_lived_groups_are_those_that_tools_name() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "(", "a)|(b", "(?=a)", "\\1", "*", "\ud800", 3, None])
 def test_what_is_no_expression_is_refused_in_a_line(pattern: object) -> None:
-    with pytest.raises(ValueError, match="is no regular expression") as refused:
+    with pytest.raises(ValueError, match="is not a regular expression") as refused:
         checked_pattern(pattern)
     assert "\n" not in str(refused.value)
 
