@@ -19,7 +19,7 @@ from offsetstream.settings.config_file import ConfigFile, Key
 from offsetstream.settings.schema import Setting, Settings, settings_of
 
 Command = Callable[..., None]
-_LIVE_SERVER = "Ask this cluster for what the tables do not have."
+_LIVE_SERVER = "Connect to the live cluster at this broker."
 _CONFIG = "Read settings from this TOML file; flags and environment win."
 _CLUSTER = "Use the section clusters.NAME of the file."
 _ALL_CLUSTERS = "Ask all clusters of the file; adds a column CLUSTER."

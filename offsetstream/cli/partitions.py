@@ -79,7 +79,6 @@ Examples:
   offsetstream partitions --tables tables
   offsetstream partitions --offsets-partition 12 --offsets-partition 27 --output json
   offsetstream partitions --offsets-partition 12 --events
-  offsetstream partitions --blocked --bootstrap-server localhost:9092
   offsetstream partitions --blocked --group my-group --bootstrap-server localhost:9092
 
 WAITING counts offsets up to the last stable offset that are not applied yet. BLOCKED counts offsets beyond it: an

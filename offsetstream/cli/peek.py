@@ -65,8 +65,10 @@ does not answer.""",
 @config_option("peek")
 @click.option("--group", metavar="GROUP", help="Read from the committed offsets of this group.")
 @click.option("--topic", metavar="TOPIC", help="Read this topic; with --group, only this one.")
-@click.option("--partition", type=click.IntRange(min=0), help="Read this partition; with --group, only this one.")
-@click.option("--offset", type=click.IntRange(min=0), help="Read from this offset.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Read this partition; with --group, only this one."
+)
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Read from this offset.")
 @click.option(
     "--at", type=Instant(), metavar="TIME", help="Read from the first record of this time or later: 10m (ago), 03:00."
 )

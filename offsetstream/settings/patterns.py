@@ -24,7 +24,7 @@ def checked_pattern(pattern: Any) -> str:
         _search(pa.array([""]), pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = first_line(error).removeprefix("Invalid regular expression: ")
-        raise ValueError(f"{pattern!r} is not a valid regular expression (RE2): {reason}") from error
+        raise ValueError(f"{pattern!r} is not a regular expression that RE2 accepts: {reason}") from error
     try:
         whole_matches(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:  # RE2's message would show parentheses that the user did not write

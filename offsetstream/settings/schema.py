@@ -96,8 +96,8 @@ def settings_of(declared: type[Settings]) -> tuple[Setting, ...]:
 # Options that many commands share.
 BOOTSTRAP_SERVER = Option("Connect to these brokers; separate several by commas.", metavar="HOST:PORT", kind=BROKERS)
 COMMAND_CONFIG = Option("Read Kafka client properties (SASL, TLS) from this file.", metavar="FILE")
-TABLES = Option("Folder or URI of the tables, or catalog.schema.", metavar="DIR")
-MASTER = Option("Spark master (default: from spark-defaults.conf, else local[*]).", metavar="URL")
+TABLES = Option("Use the tables in this folder, URI or catalog.schema.", metavar="DIR")
+MASTER = Option("Use this Spark master (default: from spark-defaults.conf, else local[*]).", metavar="URL")
 CONF = Option("Set a Spark property; repeatable.", "NAME=VALUE", PAIRS)
 MAX_AGE = Option(
     "Show samples older than this as unknown; 'none' shows all (default: 6 times the longer of the job's --trigger and "

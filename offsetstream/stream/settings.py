@@ -43,8 +43,8 @@ class JobSettings(Settings):
     bootstrap_server: Annotated[str, BOOTSTRAP_SERVER]
     command_config: Annotated[str | None, COMMAND_CONFIG] = None
     tables: Annotated[str, TABLES] = "tables"
-    checkpoint: Annotated[str, Option("Folder or URI of the checkpoints.", metavar="DIR")] = "checkpoints"
-    trigger: Annotated[str, Option("Time between two batches.", "TIME", INTERVAL)] = "10 seconds"
+    checkpoint: Annotated[str, Option("Keep the checkpoints in this folder or URI.", metavar="DIR")] = "checkpoints"
+    trigger: Annotated[str, Option("Start a batch this often.", "TIME", INTERVAL)] = "10 seconds"
     sample_interval: Annotated[
         float,
         Option(
@@ -56,7 +56,7 @@ class JobSettings(Settings):
     ] = 10.0
     once: Annotated[bool, Option("Apply all records that exist now, then stop.")] = False
     coordinator: Annotated[
-        Literal["new", "classic"] | None, Option("The brokers' group coordinator (default: ask the brokers).")
+        Literal["new", "classic"] | None, Option("Assume this group coordinator (default: ask the brokers).")
     ] = None
     history: Annotated[
         bool,

@@ -39,7 +39,7 @@ def test_the_help_lists_every_command() -> None:
     "arguments",
     [["--help"], ["groups", "--help"], ["offsets", "list", "--help"], ["run", "--help"], ["maintain", "--help"]],
 )
-def test_looking_starts_without_spark_or_kafka(arguments: list[str]) -> None:
+def test_look_ups_import_neither_spark_nor_kafka(arguments: list[str]) -> None:
     code = (
         "import sys; from offsetstream.cli.main import main; main(standalone_mode=False); "
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
@@ -49,7 +49,7 @@ def test_looking_starts_without_spark_or_kafka(arguments: list[str]) -> None:
     assert not heavy & set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_version() -> None:
+def test_version_is_printed() -> None:
     for option in ("-V", "--version"):
         assert CliRunner().invoke(main, [option]).output == f"offsetstream {offsetstream.__version__}\n"
 
@@ -66,7 +66,7 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     ("error", "exit_code"),
     [(OffsetstreamError, 1), (LeaseError, 1), (UsageError, 2), (UnreachableError, 3)],
 )
-def test_an_error_of_ours_is_one_line_and_its_exit_code(error: type[OffsetstreamError], exit_code: int) -> None:
+def test_known_error_gives_one_line_and_its_exit_code(error: type[OffsetstreamError], exit_code: int) -> None:
     @click.group(cls=LazyGroup, sections={}, invoke_without_command=True)
     def broken() -> None:
         raise error("what,\nwhere, what to do")
@@ -84,7 +84,7 @@ def test_options_come_from_the_environment(tmp_path: Path) -> None:
         assert f"{tmp_path}/somewhere" in result.stderr
 
 
-def test_python_dash_m_is_the_command() -> None:
+def test_python_dash_m_runs_the_command() -> None:
     assert printed("-V") == f"offsetstream {offsetstream.__version__}\n"
 
 
@@ -99,7 +99,7 @@ def refused_write() -> None:
         (lambda: PathStore("/dev/null").open("groups"), "Error: "),
     ],
 )
-def test_what_storage_refuses_is_one_line(broken: Callable[[], None], words: str) -> None:
+def test_storage_error_gives_one_line(broken: Callable[[], None], words: str) -> None:
     command = LazyGroup(sections={}, invoke_without_command=True, callback=broken)
     result = CliRunner().invoke(command, [])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
@@ -114,7 +114,7 @@ def test_other_errors_keep_their_tracebacks() -> None:
     assert isinstance(result.exception, KeyError)
 
 
-def test_a_home_that_there_is_not() -> None:
+def test_missing_home_folder_is_no_obstacle() -> None:
     result = CliRunner().invoke(main, ["groups", "list", "--tables", "~no-such-user/tables"])
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "~no-such-user/tables names no folder" in result.stderr

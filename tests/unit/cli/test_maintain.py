@@ -83,7 +83,7 @@ def maintain(run: Run, tables: PathStore, *options: str) -> dict[str, dict[str, 
     return {row["table"]: row for row in json.loads(result.stdout)}
 
 
-def test_without_options_no_row_goes(run: Run, tables: PathStore) -> None:
+def test_without_options_no_row_is_deleted(run: Run, tables: PathStore) -> None:
     done = maintain(run, tables)
     assert list(done) == list(all_schemas())
     assert {row["rows_thinned"] for row in done.values()} == {0}
@@ -104,7 +104,7 @@ def test_history_beyond_the_horizon_is_thinned(run: Run, tables: PathStore, keep
     assert complete_from(tables) == horizon()  # what is gone does not come back
 
 
-def test_files_go_when_readers_had_their_time(run: Run, tables: PathStore) -> None:
+def test_unused_files_are_deleted_after_the_readers_grace_period(run: Run, tables: PathStore) -> None:
     maintain(run, tables, "--keep-history", "30d")
     table = DeltaTable(tables.table("offset_commits"))
     assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == len(table.file_uris()) + 1
@@ -114,7 +114,7 @@ def test_files_go_when_readers_had_their_time(run: Run, tables: PathStore) -> No
     assert len(list(Path(tables.table("offset_commits")).glob("*/*.parquet"))) == 2
 
 
-def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: PathStore, live_job: Lease) -> None:
+def test_running_job_publishes_from_when_the_history_is_complete(run: Run, tables: PathStore, live_job: Lease) -> None:
     book, other, ended = PartitionBook(tables, [3]), PartitionBook(tables, [3]), threading.Event()
 
     def job() -> None:
@@ -139,7 +139,7 @@ def test_a_running_job_says_from_when_the_history_is_whole(run: Run, tables: Pat
     assert other.rows[3].history_complete_from == horizon()
 
 
-def test_nothing_goes_unless_the_job_took_note(run: Run, tables: PathStore, live_job: Lease) -> None:
+def test_nothing_is_deleted_before_the_job_acknowledged(run: Run, tables: PathStore, live_job: Lease) -> None:
     result = run("maintain", "--keep-history", "30d", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the running job did not answer within 0.0 s" in result.stderr.replace("within 0 s", "within 0.0 s")
@@ -182,7 +182,7 @@ def test_it_needs_no_java(tables: PathStore) -> None:
     assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
 
 
-def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
+def test_dead_job_of_another_host_delays_maintenance_by_a_minute_at_most(
     run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
@@ -194,13 +194,13 @@ def test_a_dead_job_of_another_host_is_waited_for_no_longer_than_a_minute(
 
 
 @pytest.mark.parametrize("keep", ["0d", "30h", "-1d", "", "month", "999999d"])
-def test_a_duration_that_is_none(run: Run, tables: PathStore, keep: str) -> None:
+def test_invalid_duration_is_refused(run: Run, tables: PathStore, keep: str) -> None:
     result = run("maintain", "--keep-history", keep, tables=Path(tables.root))
     assert result.exit_code == 2
     assert "is not a number of days: give 30d, 4w or" in result.stderr
 
 
-def test_a_table_whose_data_files_are_gone(run: Run, tables: PathStore) -> None:
+def test_table_with_lost_data_files_gives_an_error(run: Run, tables: PathStore) -> None:
     gone = sorted(Path(tables.table("offset_commits")).glob("*/*.parquet"))
     for file in gone:
         file.unlink()

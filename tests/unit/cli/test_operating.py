@@ -61,13 +61,13 @@ def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None
         ('g,"orders,0,5\n', [], "Cannot read"),
     ],
 )
-def test_a_file_that_is_none(file: Callable[[str], str], text: str, groups: list[str], told: str) -> None:
+def test_invalid_offset_file_is_refused(file: Callable[[str], str], text: str, groups: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         read_offsets(file(text), groups)
 
 
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Cannot read"):
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
         read_offsets(str(tmp_path / "nowhere.csv"), [])
 
 
@@ -111,12 +111,12 @@ def test_durations_of_both_kinds(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["P", "PT", "1", "P1M", "-PT1H", "P99999999999D"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(BadParameter):
         KafkaDuration().convert(text, None, None)
 
 
-def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_snapshot_is_read_back_unchanged(tmp_path: Path) -> None:
     changes = (
         Change("g", "orders", 0, CommittedOffset(1, 3, "日本"), CommittedOffset(2), topic_id="id"),
         Change("g", "orders", 1, None, CommittedOffset(2)),
@@ -158,7 +158,7 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
         ("all", "changes", 5),
     ],
 )
-def test_a_snapshot_that_somebody_changed_is_none(tmp_path: Path, of_what: str, name: str, value: object) -> None:
+def test_modified_snapshot_is_refused(tmp_path: Path, of_what: str, name: str, value: object) -> None:
     change = Change("g", "orders", 0, CommittedOffset(1, 3, ""), CommittedOffset(2), topic_id="id")
     path = write_snapshot(tmp_path, Snapshot("abc", "reset", "cluster", datetime(2026, 1, 2, tzinfo=UTC), (change,)))
     whole = json.loads(path.read_text("utf-8"))
@@ -171,7 +171,7 @@ def test_a_snapshot_that_somebody_changed_is_none(tmp_path: Path, of_what: str, 
         read_snapshot(path)
 
 
-def test_the_command_line_that_is_kept_has_no_secret() -> None:
+def test_recorded_command_line_has_no_secret() -> None:
     given = ["offsets", "undo", "--conf", "a.key=s3cret", "--conf=b=s3cret", "--group", "my group", "--conf", "odd"]
     assert command_line(given) == (
         "offsetstream offsets undo --conf a.key=... --conf=b=... --group 'my group' --conf odd=..."
@@ -195,7 +195,7 @@ def test_the_command_line_that_is_kept_has_no_secret() -> None:
         ("offsets", "delete", "--group", "g"),
     ],
 )
-def test_what_is_called_wrongly(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
     done: Done = within(*arguments)
     assert (done.returncode, done.stdout) == (2, ""), done
 

@@ -77,7 +77,7 @@ def test_no_rows(output_format: str, capsysbinary: pytest.CaptureFixture[bytes])
     assert capsysbinary.readouterr().out == {"text": b"X\n", "json": b"[]\n", "csv": b"x\r\n"}[output_format]
 
 
-def test_blocks_stand_after_empty_lines_and_have_widths_of_their_own(
+def test_each_block_follows_an_empty_line_and_has_its_own_widths(
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     column = Column("x", "X", 2)
@@ -135,7 +135,7 @@ def test_a_file_is_not_touched_if_there_is_nothing_to_write(tmp_path: Path) -> N
     assert (tmp_path / "file").read_text() == "before"
 
 
-def test_what_would_move_the_cursor_is_shown_and_not_sent(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_control_characters_are_escaped(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     Output().table([Column("x", "X")], [{"x": "a\nb\x00\x1b[31m\tü😀"}])
     assert capsysbinary.readouterr().out.decode() == "X\na\\nb\\x00\\x1b[31m\\tü😀\n"
 
@@ -150,7 +150,7 @@ def test_a_very_long_cell_does_not_widen_its_column(capsysbinary: pytest.Capture
 
 @settings(max_examples=200)
 @given(st.lists(st.text(), min_size=1))
-def test_text_is_a_line_a_row_whatever_the_cells_hold(
+def test_text_has_one_line_per_row_whatever_the_cells_hold(
     tmp_path_factory: pytest.TempPathFactory, cells: list[str]
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "text"
@@ -162,14 +162,16 @@ def test_text_is_a_line_a_row_whatever_the_cells_hold(
 
 @settings(max_examples=200)
 @given(st.text())
-def test_what_is_told_is_one_line_of_what_can_be_seen(text: str) -> None:
+def test_message_is_one_printable_line(text: str) -> None:
     shown = printable(f"Error: group '{text}' is not there.")
     assert shown.isprintable()
     assert shown.encode()
 
 
 @given(st.lists(st.text(), min_size=1))
-def test_json_is_a_line_a_row_for_everyone(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
+def test_json_has_one_line_per_row_for_every_reader(
+    tmp_path_factory: pytest.TempPathFactory, values: list[str]
+) -> None:
     lines = written("json", values, tmp_path_factory.getbasetemp() / "json").decode().splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("[", "]", len(values) + 2)
     assert all(not unicodedata.category(character).startswith("Cc") for line in lines for character in line)
@@ -206,7 +208,7 @@ def test_csv_has_no_formulas(value: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "-1.5", "1=1", "a-b", "", " ", "'=1", "10"])
-def test_csv_leaves_what_is_no_formula(value: str, tmp_path: Path) -> None:
+def test_csv_does_not_change_values_that_are_no_formula(value: str, tmp_path: Path) -> None:
     assert written("csv", [value], tmp_path / "x") == written("csv", [value], tmp_path / "y", raw=True)
     Output("csv", str(tmp_path / "x")).table([Column("a"), Column("b")], [{"a": -1, "b": -1.5}])
     assert (tmp_path / "x").read_bytes() == b"a,b\r\n-1,-1.5\r\n"
@@ -222,5 +224,5 @@ def test_hostile_texts_survive_another_csv_reader(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot write .*/no/x: No such file or directory; name another file"):
+    with pytest.raises(UsageError, match=r"cannot write .*/no/x: No such file or directory. Name another file"):
         Output("json", str(tmp_path / "no" / "x")).table(COLUMNS, ROWS)

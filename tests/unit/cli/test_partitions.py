@@ -70,7 +70,7 @@ def test_json_has_every_column_of_the_table(run: Run, tables: Path) -> None:
     assert (row["caught_up_at"], row["loaded_at"]) == ("2026-01-01T12:00:00.000Z", None)
 
 
-def test_a_partition_that_is_not_there(run: Run, tables: Path) -> None:
+def test_missing_partition_gives_exit_code_1(run: Run, tables: Path) -> None:
     arguments = ("partitions", "--offsets-partition", "3", "--offsets-partition", "2", "--output", "csv")
     result = run(*arguments, tables=tables)
     assert result.exit_code == 1

@@ -38,7 +38,7 @@ GONE, ALSO_GONE = (Change(group, "orders", 2, AT_5, None) for group in ("g", "h"
     ],
     ids=lambda each: each.kind if isinstance(each, Plan) else "",
 )
-def test_what_is_done_is_said(plan: Plan, will: str, was: str | None) -> None:
+def test_closing_sentence_counts_what_changes(plan: Plan, will: str, was: str | None) -> None:
     assert planned(plan, ()) == f"{will}. Nothing was changed: this is the plan. Add --execute to make the change."
     result = Result(Path("snapshot.json"))
     result.errors |= {(each.group_id, each.place): None for each in plan.changes}

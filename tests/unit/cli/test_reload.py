@@ -38,7 +38,7 @@ def requested(tables: PathStore) -> str | None:
     return row.reload_requested
 
 
-def test_without_a_job_the_next_one_is_asked(run: Run, tables: PathStore) -> None:
+def test_without_a_job_the_next_one_reloads(run: Run, tables: PathStore) -> None:
     Lease.acquire(tables).release()
     result = run("reload", "--offsets-partition", "2", "--offsets-partition", "0", tables=Path(tables.root))
     assert (result.exit_code, requested(tables)) == (0, "0,2")
@@ -47,7 +47,7 @@ def test_without_a_job_the_next_one_is_asked(run: Run, tables: PathStore) -> Non
     )
 
 
-def test_it_waits_until_the_job_has_done_it(run: Run, tables: PathStore, lease: Lease) -> None:
+def test_reload_waits_until_the_job_has_reloaded(run: Run, tables: PathStore, lease: Lease) -> None:
     def work() -> None:
         while (request := lease.read().reload_requested) is None:
             started.wait(0.01)
@@ -61,10 +61,10 @@ def test_it_waits_until_the_job_has_done_it(run: Run, tables: PathStore, lease: 
     assert (result.exit_code, requested(tables)) == (0, None)
     said = result.stderr.splitlines()
     assert "on elsewhere to reload 3 offsets partitions after its current batch; last sign of life 20" in said[0]
-    assert said[1] == "Loaded"
+    assert said[1] == "Reloaded"
 
 
-def test_a_job_that_takes_too_long(run: Run, tables: PathStore, lease: Lease) -> None:
+def test_reload_fails_after_its_timeout(run: Run, tables: PathStore, lease: Lease) -> None:
     result = run("reload", "--timeout", "0", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the reload did not finish within 0 s" in result.stderr
@@ -79,7 +79,7 @@ def test_a_dead_job_of_another_host(run: Run, tables: PathStore, lease: Lease, m
     assert lease.read().reload_requested == "all"
 
 
-def test_a_partition_that_is_not_there(run: Run, tables: PathStore) -> None:
+def test_missing_partition_is_refused(run: Run, tables: PathStore) -> None:
     Lease.acquire(tables).release()
     result = run("reload", "--offsets-partition", "3", tables=Path(tables.root))
     assert (result.exit_code, requested(tables)) == (1, None)

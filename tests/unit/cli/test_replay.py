@@ -241,7 +241,7 @@ def test_records_that_cannot_be_replayed(log: Path) -> None:
     assert result.stderr.startswith("Error: partition 10 failed to load: record at offset 1: ")
 
 
-def test_what_cannot_work_is_one_line(log: Path, tmp_path: Path) -> None:
+def test_wrong_usage_gives_one_line(log: Path, tmp_path: Path) -> None:
     lines, damaged = tmp_path / "lines", tmp_path / "some.log"
     lines.write_text('{"offset": 0, "key": null, "value": null}\nnonsense\n')
     damaged.write_bytes(b"not a segment at all")

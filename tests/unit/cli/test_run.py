@@ -24,7 +24,7 @@ def options(command: click.Command, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", ["0 seconds", "10 seconds", "1 minute 30 seconds", "1 MINUTE", " 500 milliseconds "])
-def test_a_trigger_is_in_sparks_words(text: str) -> None:
+def test_trigger_takes_sparks_intervals(text: str) -> None:
     assert options(run, "--trigger", text)["trigger"] == text.strip()
 
 
@@ -34,7 +34,7 @@ NO_TRIGGERS += ["999999999999999 weeks", "366 days", "365 days 1 second", "\u066
 
 @pytest.mark.parametrize("server", ["", " ", ",", "a:1,", ",a:1"])
 @pytest.mark.parametrize("command", ["run", "verify", "dump", "coordinator"])
-def test_a_server_that_is_none_is_refused(command: str, server: str) -> None:
+def test_invalid_server_is_refused(command: str, server: str) -> None:
     result = CliRunner().invoke(main, [command, "--bootstrap-server", server])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{server!r} lacks a broker: give host:port" in result.stderr
@@ -45,14 +45,14 @@ def test_a_server_that_is_none_is_refused(command: str, server: str) -> None:
     "command",
     [("verify", *SERVER, "--settle"), ("stop", "--timeout"), ("reload", "--timeout"), ("maintain", "--timeout")],
 )
-def test_a_time_to_wait_that_is_none_is_refused(command: tuple[str, ...], seconds: str) -> None:
+def test_invalid_waiting_time_is_refused(command: tuple[str, ...], seconds: str) -> None:
     result = CliRunner().invoke(main, [*command, seconds])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{seconds!r} is not a number of seconds from 0 to" in result.stderr
 
 
 @pytest.mark.parametrize("text", NO_TRIGGERS)
-def test_another_trigger_is_refused_before_anything_starts(text: str) -> None:
+def test_invalid_trigger_is_refused_before_anything_starts(text: str) -> None:
     result = CliRunner().invoke(main, ["run", *SERVER, "--trigger", text])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{text!r} is not a valid interval: give '10 seconds'" in result.stderr
@@ -74,7 +74,7 @@ def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(mon
     assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
 
 
-PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is not a regular expression: ")
+PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: ")
 SILENT = (("--max-silence", "0"), 3, "no broker answers at 127.0.0.1:1: ")  # half a minute, so of one format only
 
 
@@ -82,7 +82,7 @@ SILENT = (("--max-silence", "0"), 3, "no broker answers at 127.0.0.1:1: ")  # ha
     ("options", "code", "message", "log_format"),
     [(*PATTERN, "text"), (*PATTERN, "json"), pytest.param(*SILENT, "json", marks=pytest.mark.long)],
 )
-def test_why_it_ends_is_one_line_of_either_format(
+def test_fatal_error_is_one_line_in_text_and_json(
     tmp_path: Path, options: tuple[str, ...], code: int, message: str, log_format: str
 ) -> None:
     place = ("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints"))
@@ -97,7 +97,7 @@ def test_why_it_ends_is_one_line_of_either_format(
         assert " ERROR " in last
 
 
-def test_a_port_that_is_taken_ends_it_before_it_begins(tmp_path: Path) -> None:
+def test_used_metrics_port_stops_the_job_before_it_starts(tmp_path: Path) -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
         place = ("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints"))

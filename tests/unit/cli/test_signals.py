@@ -20,7 +20,7 @@ def handlers() -> list[object]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> None:
+def test_each_signal_calls_the_handler_until_it_is_restored(number: signal.Signals) -> None:
     before, asked = handlers(), list[int]()
     with end_when_asked(lambda: asked.append(1)):
         for count in (1, 2):
@@ -31,7 +31,7 @@ def test_it_is_asked_each_time_until_it_is_put_back(number: signal.Signals) -> N
 
 
 @pytest.mark.parametrize("at_first", [signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
-def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str], at_first: signal._HANDLER) -> None:
+def test_second_signal_stops_at_once(capsys: pytest.CaptureFixture[str], at_first: signal._HANDLER) -> None:
     """Also where SIGINT is ignored, as what a script starts in the background inherits it."""
     of_the_tests = signal.signal(signal.SIGINT, at_first)
     try:
@@ -47,7 +47,7 @@ def test_the_second_one_ends_the_work_at_once(capsys: pytest.CaptureFixture[str]
     assert "Stopping after the current group" in capsys.readouterr().err
 
 
-def test_in_another_thread_work_goes_on_without() -> None:
+def test_outside_the_main_thread_signals_are_untouched() -> None:
     def work() -> bool:
         with stopped_between_groups() as is_stopped:
             return is_stopped()

@@ -98,7 +98,7 @@ ESCAPES = (
 
 
 @pytest.mark.parametrize("query", ESCAPES)
-def test_it_cannot_break_out(run: Run, tables: Path, tmp_path: Path, query: str) -> None:
+def test_query_cannot_leave_the_sandbox(run: Run, tables: Path, tmp_path: Path, query: str) -> None:
     """Whatever is not the tables is refused, in one line, and nothing is read or written."""
     secret, out = tmp_path / "secret.csv", tmp_path / "out"
     secret.write_text("a,b\nsecret,1\n")
@@ -124,7 +124,7 @@ def test_the_tables_files_are_not_written(run: Run, tables: Path) -> None:
     assert (done.exit_code, file.read_bytes()) == (2, before)
 
 
-def test_what_is_not_there(run: Run, tables: Path, tmp_path: Path) -> None:
+def test_unknown_names_give_an_error(run: Run, tables: Path, tmp_path: Path) -> None:
     for query, told in (
         ("SELECT * FROM lagg", "there is no table or view lagg; nearest: lag"),
         ("SELECT * FROM files", "there is no table or view files"),  # a variable where DuckDB is called

@@ -15,7 +15,7 @@ from testkit.tables import new_tables
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--max-silence", "0"]
 
 
-def test_one_that_ends_well_returns(
+def test_successful_command_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As Databricks calls it: loaded by its name, its options in `sys.argv`; there any SystemExit is a failure."""
@@ -26,7 +26,7 @@ def test_one_that_ends_well_returns(
     assert "offset_commits" in capsys.readouterr().out
 
 
-def test_one_that_fails_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_command_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         maintain_tables.main(["--tables", str(tmp_path / "none")])
     assert ended.value.code == 1
@@ -59,7 +59,7 @@ def test_the_job_may_be_called_in_another_thread(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(("runtime", "extra"), [(None, "spark"), ("17.3", "databricks")])
-def test_what_is_to_be_installed_leaves_spark_to_the_runtime(
+def test_extra_for_databricks_leaves_spark_to_the_runtime(
     runtime: str | None, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if runtime is not None:

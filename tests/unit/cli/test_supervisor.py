@@ -47,9 +47,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition(" ")[2] for line in lines]
 
 
-def test_one_that_fails_is_started_again_after_growing_pauses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_job_restarts_after_growing_pauses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failing = job("a", COUNTS.format(file=str(tmp_path / "runs"), code=7, runs=4))
     assert Supervisor([failing], first_pause=0.01).run() == []
     assert said(capsys) == [
@@ -64,12 +62,12 @@ def test_one_that_fails_is_started_again_after_growing_pauses(
 
 
 @pytest.mark.parametrize(("code", "goes_on"), [(2, True), (1, False)])
-def test_wrong_usage_and_a_job_that_runs_once_are_left_ended(
+def test_job_with_wrong_usage_or_once_is_not_restarted(
     capsys: pytest.CaptureFixture[str], code: int, goes_on: bool
 ) -> None:
     jobs = [job("a", f"raise SystemExit({code})", goes_on=goes_on), job("b", "print('done')", goes_on=goes_on)]
     assert Supervisor(jobs).run() == [f"a (exit code {code})"]
-    assert sorted(said(capsys)) == [f"ERROR a: ended with exit code {code}", "INFO  b: done"]
+    assert sorted(said(capsys)) == [f"ERROR a: the job ended with exit code {code}", "INFO  b: done"]
 
 
 def test_log_lines_keep_their_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +78,7 @@ def test_log_lines_keep_their_time_and_level(capsys: pytest.CaptureFixture[str])
     assert re.fullmatch(LINE_START.pattern + "a: by Java", second)
 
 
-def test_lines_of_json_stay_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_stay_json(capsys: pytest.CaptureFixture[str]) -> None:
     says = """print('{"level": "info", "message": "by the job"}'); print("by Java"); raise SystemExit(2)"""
     failing = ClusterJob("a", [sys.executable, "-c", says], goes_on=True, as_json=True)
     assert Supervisor([failing]).run() == ["a (exit code 2)"]
@@ -88,29 +86,29 @@ def test_lines_of_json_stay_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(line["cluster"], line["level"], line["message"]) for line in lines] == [
         ("a", "info", "by the job"),
         ("a", "info", "by Java"),
-        ("a", "error", "ended with exit code 2"),
+        ("a", "error", "the job ended with exit code 2"),
     ]
 
 
-def test_one_that_is_killed_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_job_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed = f"import os, pathlib; file = pathlib.Path({str(tmp_path / 'killed')!r})\n"
     killed += "if not file.exists(): file.touch(); os.kill(os.getpid(), 9)"
     assert Supervisor([job("a", killed)], first_pause=0.01).run() == []
     assert said(capsys) == ["ERROR a: the job ended with SIGKILL; restarting it in 0.01 s"]
 
 
-def test_who_holds_the_output_of_a_killed_job_open_is_ended_first(
+def test_child_that_keeps_a_killed_jobs_output_open_is_killed_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a Java would that does not see that its driver is gone."""
-    monkeypatch.setattr("offsetstream.cli.supervisor._LEFT_SECONDS", 0.2)
+    monkeypatch.setattr("offsetstream.cli.supervisor._DRAIN_SECONDS", 0.2)
     pid = tmp_path / "pid"
     leaves = "import os, pathlib, subprocess, sys\n"
     leaves += "left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
     leaves += f"pathlib.Path({str(pid)!r}).write_text(str(left.pid)); os.kill(os.getpid(), 9)"
     assert Supervisor([job("a", leaves, goes_on=False)]).run() == ["a (SIGKILL)"]
     await_(lambda: not is_running(int(pid.read_text())))
-    assert said(capsys) == ["ERROR a: ended with SIGKILL"]
+    assert said(capsys) == ["ERROR a: the job ended with SIGKILL"]
 
 
 def is_running(pid: int) -> bool:
@@ -119,7 +117,7 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("code", [0, 5])
-def test_all_are_asked_to_end_and_waited_for(capfd: pytest.CaptureFixture[str], code: int) -> None:
+def test_stop_waits_for_all_jobs(capfd: pytest.CaptureFixture[str], code: int) -> None:
     supervisor, heard = Supervisor([job("a", WAITS.format(0)), job("b", WAITS.format(code))]), ""
     failed: list[list[str]] = []
     thread = threading.Thread(target=lambda: failed.append(supervisor.run()))
@@ -136,7 +134,7 @@ def test_all_are_asked_to_end_and_waited_for(capfd: pytest.CaptureFixture[str], 
     assert failed == [[f"b (exit code {code})"] if code else []]
 
 
-def test_a_signal_is_heard_that_did_not_wake_who_waits(capfd: pytest.CaptureFixture[str]) -> None:
+def test_signal_that_does_not_wake_the_waiting_thread_is_handled(capfd: pytest.CaptureFixture[str]) -> None:
     """As one that comes just before the main thread waits, or to another thread: then nothing interrupts the wait."""
     supervisor, ended, in_time = Supervisor([job("a", WAITS.format(0))]), threading.Event(), list[bool]()
 
@@ -159,7 +157,7 @@ def test_a_signal_is_heard_that_did_not_wake_who_waits(capfd: pytest.CaptureFixt
     assert in_time == [True]
 
 
-def test_none_is_started_once_it_was_asked_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_job_starts_after_stop(capsys: pytest.CaptureFixture[str]) -> None:
     supervisor = Supervisor([job("a", "print('never')")])
     supervisor.stop()
     assert (supervisor.run(), said(capsys)) == ([], [])
@@ -187,13 +185,13 @@ def supervised(tmp_path: Path) -> Iterator[RunningProcess]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_all_jobs_well(supervised: RunningProcess, number: signal.Signals) -> None:
+def test_signal_stops_all_jobs_with_exit_code_0(supervised: RunningProcess, number: signal.Signals) -> None:
     supervised.process.send_signal(number)
     assert supervised.ended() == 0, supervised.said()
 
 
 @pytest.mark.long
-def test_a_supervisor_that_is_killed_leaves_no_job_behind(supervised: RunningProcess) -> None:
+def test_killed_supervisor_leaves_no_job_behind(supervised: RunningProcess) -> None:
     jobs = descendants(supervised.pid)
     assert len(jobs) == 2
     os.kill(supervised.pid, signal.SIGKILL)
@@ -213,7 +211,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("more", "b", "words"), WRONG)
-def test_what_is_wrong_is_told_before_anything_starts(
+def test_wrong_options_are_reported_before_any_job_starts(
     tmp_path: Path, more: tuple[str, ...], b: str, words: str
 ) -> None:
     file = tmp_path / "settings.toml"

@@ -40,7 +40,7 @@ NOW = datetime(2026, 11, 22, 8, 54, 26, 141_000, UTC)
         ("2026-07-21T03:00 Europe/Berlin", "2026-07-21T01:00"),
     ],
 )
-def test_a_time(text: str, instant: str) -> None:
+def test_time_is_parsed(text: str, instant: str) -> None:
     assert parse_time(text, NOW) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
 
@@ -53,7 +53,7 @@ def test_a_time(text: str, instant: str) -> None:
         ("2026-03-29T01:15", "2026-03-28T01:30"),  # on that day there is none
     ],
 )
-def test_the_last_time_of_day_where_a_clock_is_set_anew(now: str, instant: str) -> None:
+def test_time_of_day_is_its_last_occurrence_when_clocks_change(now: str, instant: str) -> None:
     asked = datetime.fromisoformat(now).replace(tzinfo=UTC)
     assert parse_time("02:30 Europe/Berlin", asked) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
@@ -76,12 +76,12 @@ def test_the_last_time_of_day_where_a_clock_is_set_anew(now: str, instant: str) 
         "٣m",
     ],
 )
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no time.*without a zone it is UTC"):
+def test_invalid_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a time.*without a zone it is UTC"):
         parse_time(text, NOW)
 
 
-def test_a_length() -> None:
+def test_duration_is_parsed() -> None:
     assert parse_duration("1d 2h") == timedelta(hours=26)
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration("03:00")
@@ -102,5 +102,5 @@ def test_a_length() -> None:
         (-91_000, "-1 min 31 s"),
     ],
 )
-def test_a_length_as_text(milliseconds: float | None, text: str | None) -> None:
+def test_duration_is_printed_in_its_two_largest_units(milliseconds: float | None, text: str | None) -> None:
     assert duration_text(milliseconds) == text

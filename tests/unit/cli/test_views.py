@@ -29,9 +29,9 @@ def test_the_sql_of_a_dry_run(run: Run, cluster: Path) -> None:
     assert "`committed_offsets` AS (TABLE `lake`.`kafka`.`committed_offsets`)" in own.output
 
 
-def test_where_they_go_must_be_said(run: Run) -> None:
+def test_tables_in_a_folder_need_a_database(run: Run) -> None:
     without = run("views", "create", "--dry-run")
-    assert (without.exit_code, "say by --database" in without.output) == (2, True)
+    assert (without.exit_code, "by --database" in without.output) == (2, True)
     wrong = run("views", "create", "--database", "a.b.c", "--dry-run")
     assert (wrong.exit_code, "a.b.c is not a schema name" in wrong.output) == (2, True)
 
@@ -48,6 +48,6 @@ def test_the_script_registers_every_table(run: Run, tmp_path: Path) -> None:
     assert ("CREATE TABLE" in own, own.count("CREATE OR REPLACE VIEW") > 1) == (False, True)
 
 
-def test_no_script_of_tables_that_are_not_there(run: Run, tmp_path: Path) -> None:
+def test_script_without_tables_gives_an_error(run: Run, tmp_path: Path) -> None:
     none = run("views", "script", "--database", "kafka", tables=tmp_path)
     assert (none.exit_code, none.output.count("\n"), str(tmp_path) in none.output) == (1, 1, True)

@@ -61,14 +61,14 @@ def test_a_cluster_wins_over_the_general_part(tmp_path: Path) -> None:
     assert show("run", *here)["tables"] == ("/lake", general)
 
 
-def test_a_cluster_of_its_own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_with_its_own_tables_and_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFSETSTREAM_CLUSTER", "us.east-1")
     shown = show("run", "--config", write(tmp_path, SETTINGS))
     assert (shown["tables"][0], shown["checkpoint"][0]) == ("/us", "/us-checkpoints")
     assert (shown["bootstrap-server"][0], shown["trigger"][0]) == ("general:1", "3 seconds")
 
 
-def test_a_program_has_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_settings_load_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path, SETTINGS)
     made = JobSettings.load(file, cluster="eu")
     assert (made.bootstrap_server, made.trigger, made.tables) == ("eu:1", "5 seconds", "/lake/eu")
@@ -119,14 +119,14 @@ SAME = [
 
 
 @pytest.mark.parametrize(("text", "words"), SAME)
-def test_two_clusters_never_share_a_place(tmp_path: Path, text: str, words: str) -> None:
+def test_two_clusters_never_share_tables_checkpoints_or_port(tmp_path: Path, text: str, words: str) -> None:
     file = write(tmp_path, text)
     refused = invoke("stop", "--config", file)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr == f"Error: {file}: clusters a and b {words}: give each cluster its own\n"
 
 
-def test_names_that_differ_by_case_only_are_one_on_many_disks(tmp_path: Path) -> None:
+def test_cluster_names_that_differ_by_case_only_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path, "[clusters.EU]\n[clusters.eu]\n")
     refused = invoke("stop", "--config", file)
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -138,7 +138,7 @@ def test_two_addresses_may_have_the_same_port(tmp_path: Path) -> None:
     assert ConfigFile.read(write(tmp_path, TWO.format("", "", *ports))).clusters == ("a", "b")
 
 
-def test_what_only_looks_the_same_is_not(tmp_path: Path) -> None:
+def test_different_places_with_similar_names_are_allowed(tmp_path: Path) -> None:
     """A general place of `run` is none of a cluster's; nor is a catalog's schema a folder of that name."""
     text = '[run]\ntables = "/x"\ncheckpoint = "/c"\nmetrics-port = 0\n'
     text += TWO.format('tables = "k.b"', 'tables = "./k.b"', "metrics-port = 0", "metrics-port = 0")
@@ -173,14 +173,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_cluster_section_gives_one_line(tmp_path: Path, text: str, words: str) -> None:
     file = write(tmp_path, text)
     refused = invoke("run", "--config", file, "--cluster", "eu", "--bootstrap-server", "a:1", "--max-silence", "0")
     assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert refused.stderr.startswith(f"Error: {file}: {words}")
 
 
-def test_a_group_of_commands_has_nothing_else(tmp_path: Path) -> None:
+def test_table_of_a_command_group_holds_only_subcommands(tmp_path: Path) -> None:
     file = write(tmp_path, "[clusters.eu.groups]\nx = 5")
     refused = invoke("groups", "list", "--config", file, "--cluster", "eu")
     assert refused.exit_code == 2
@@ -192,13 +192,13 @@ def test_a_name_with_a_dot_has_to_be_quoted(tmp_path: Path) -> None:
     assert refused.stderr.endswith('; or quote it: [clusters."eu.west"]\n')
 
 
-def test_a_cluster_without_a_file() -> None:
+def test_cluster_needs_a_settings_file() -> None:
     refused = invoke("groups", "list", "--cluster", "eu")
     told = "Error: the cluster eu is a section of a settings file: name that file by --config\n"
     assert (refused.exit_code, refused.stderr) == (2, told)
 
 
-def test_a_clusters_own_client_properties_win_by_a_file_of_its_own(tmp_path: Path) -> None:
+def test_cluster_with_own_client_properties_needs_its_own_command_config(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("client.id=of-the-file\n")
     text = f"command-config = 'x'\n[clusters.eu]\ncommand-config = '{tmp_path}/own'\n[clusters.eu.kafka]\na = 'b'\n"
     made = JobSettings.load(write(tmp_path, text), cluster="eu", bootstrap_server="a:1")

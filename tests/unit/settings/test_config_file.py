@@ -75,7 +75,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_a_file_cannot_have_is_one_line_that_names_it(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_key_gives_one_line_that_names_it(tmp_path: Path, text: str, words: str) -> None:
     file = write(tmp_path, text)
     for arguments in (
         ("run", "--bootstrap-server", SERVER, "--max-silence", "0"),
@@ -104,7 +104,9 @@ def test_what_a_file_cannot_have_is_one_line_that_names_it(tmp_path: Path, text:
         (["stop"], "[kafka]\na = [1]", "kafka.a must be a text"),
     ],
 )
-def test_what_other_commands_files_cannot_have(tmp_path: Path, command: list[str], text: str, words: str) -> None:
+def test_invalid_key_of_another_command_gives_one_line(
+    tmp_path: Path, command: list[str], text: str, words: str
+) -> None:
     file = write(tmp_path, text)
     refused = invoke(*command, "--config", file)
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
@@ -115,13 +117,13 @@ def test_what_other_commands_files_cannot_have(tmp_path: Path, command: list[str
     ("content", "words"),
     [(None, "No such file or directory"), (b"x = = 1", "not valid TOML: "), (b"x = '\xff'", "not valid TOML: ")],
 )
-def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_unreadable_settings_file_gives_one_line(tmp_path: Path, content: bytes | None, words: str) -> None:
     file = tmp_path / "settings.toml"
     if content is not None:
         file.write_bytes(content)
     refused = invoke("groups", "list", "--config", str(file))
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert refused.stderr.startswith(f"Error: cannot read the settings {file}: {words}")
+    assert refused.stderr.startswith(f"Error: cannot read the settings file {file}: {words}")
 
 
 def test_client_properties_of_the_file(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_client_properties_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["verify"], ["coordinator", "--group", "g"], ["dump"], ["run"]])
-def test_every_command_that_asks_the_cluster_takes_them(
+def test_every_command_with_a_cluster_uses_the_files_client_properties(
     tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -43,7 +43,7 @@ def test_secrets_are_hidden(tmp_path: Path, output: str) -> None:
     assert "hush" not in repr(made)
 
 
-def test_what_is_shown(tmp_path: Path) -> None:
+def test_each_value_is_shown_with_its_source(tmp_path: Path) -> None:
     assert {command for command in COMMANDS if command.replace(".", " ") in invoke("config", "show").stdout} == set(
         COMMANDS
     )

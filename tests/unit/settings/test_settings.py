@@ -40,7 +40,7 @@ def test_help_describes_every_setting_and_its_variable_follows_the_documented_ru
 
 
 @pytest.mark.parametrize("declared", [JobSettings, MaintenanceSettings])
-def test_what_is_for_programs_only(declared: type[Settings]) -> None:
+def test_only_client_properties_are_for_programs_only(declared: type[Settings]) -> None:
     names = {setting.name for setting in settings_of(declared)}
     assert get_type_hints(declared).keys() - names <= {"properties"}
 
@@ -110,7 +110,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
     assert both(*flags) == (expected[2], expected[2], "flag")
 
 
-def test_without_any_of_them_there_are_the_defaults(tmp_path: Path) -> None:
+def test_defaults_apply_without_flag_environment_and_file(tmp_path: Path) -> None:
     shown = show("run", "--bootstrap-server", SERVER)
     assert {source for key, (_, source) in shown.items() if key != "bootstrap-server"} == {"default"}
     made = JobSettings(bootstrap_server=SERVER)
@@ -146,7 +146,7 @@ def test_the_entry_point_for_spark_submit_leaves_settings_of_spark_to_it(tmp_pat
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({}, "bootstrap_server: give a value, it has no default"),
-    ({"bootstrap_server": ","}, "bootstrap_server: ',' names no broker"),
+    ({"bootstrap_server": ","}, "bootstrap_server: ',' lacks a broker"),
     (
         {"bootstrap_server": "a:9092,b:99999"},
         "bootstrap_server: 'b:99999' has an invalid port: ports are from 1 to 65535",
@@ -155,7 +155,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"once": "maybe"}, "once: Input should be a valid boolean"),
     ({"max_offsets_per_trigger": "many"}, "max_offsets_per_trigger: Input should be a valid integer"),
     ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger: Input should be greater than or equal to 1"),
-    ({"bootstrap_server": ["a:1"]}, "bootstrap_server: ['a:1'] is no text"),
+    ({"bootstrap_server": ["a:1"]}, "bootstrap_server: ['a:1'] is not a text"),
     ({"max_silence": timedelta(minutes=-1)}, "max_silence: -1.0 is not a number of minutes"),
     ({"max_silence": "long"}, "max_silence: 'long' is not a number of minutes"),
     ({"trigger": "often"}, "trigger: 'often' is not a valid interval: give"),
@@ -169,7 +169,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("given", "words"), WRONG_SETTINGS, ids=[words.partition(":")[0] for _, words in WRONG_SETTINGS]
 )
-def test_a_wrong_setting_of_a_program_is_one_line_that_names_it(given: dict[str, Any], words: str) -> None:
+def test_wrong_argument_of_a_program_gives_one_line_that_names_it(given: dict[str, Any], words: str) -> None:
     server = {"bootstrap_server": SERVER} if given else {}
     makers: list[Callable[..., JobSettings]] = [JobSettings.load]
     if given and "nonsense" not in given:  # of which Python itself says that they are no arguments
@@ -193,19 +193,19 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (made.max_offsets_per_trigger, made.properties) == (5_000_000, {})
 
 
-def test_the_ways_to_write_state_are_those_that_there_are() -> None:
+def test_state_writes_choices_match_the_implemented_ones() -> None:
     (setting,) = [each for each in settings_of(JobSettings) if each.name == "state_writes"]
     assert get_args(setting.type) == tuple(StateWrites)
 
 
 @pytest.mark.parametrize("name", ["tables", "checkpoint"])
-def test_a_folder_that_is_none(name: str) -> None:
+def test_invalid_folder_is_refused(name: str) -> None:
     wrong: dict[str, Any] = {name: "a%41"}
     with pytest.raises(UsageError, match="Delta cannot find the folder again"):
         JobSettings(bootstrap_server=SERVER, **wrong)
 
 
-def test_looking_by_a_file_imports_no_schema_library(tmp_path: Path) -> None:
+def test_look_up_with_a_settings_file_does_not_import_pydantic(tmp_path: Path) -> None:
     file = write(tmp_path, f'tables = "{tmp_path}"\n')
     code = (
         "import sys; from offsetstream.cli.main import main\n"
@@ -219,7 +219,7 @@ def test_looking_by_a_file_imports_no_schema_library(tmp_path: Path) -> None:
         assert not {"pydantic", "pydantic_settings", "pyspark"} & set(done.stdout.splitlines()[-1].split()), arguments
 
 
-def test_the_front_door_has_them() -> None:
+def test_python_api_takes_the_settings() -> None:
     assert offsetstream.JobSettings is JobSettings
     assert callable(offsetstream.run)
 
@@ -236,6 +236,6 @@ def test_the_environment_is_read_as_the_command_reads_it(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("conf", [5, [1], "a=b", ["a"]])
-def test_spark_settings_that_are_none(conf: Any) -> None:
+def test_invalid_spark_settings_are_refused(conf: Any) -> None:
     with pytest.raises(UsageError, match="the setting conf: give NAME=VALUE"):
         JobSettings(bootstrap_server=SERVER, conf=conf)
