@@ -141,7 +141,7 @@ def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | 
     groups = counted(len({row["group"] for row in dated}), "group")
     return (
         f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
-        f"{kept} do not expire now. As of {instant_text(now)}."
+        f"{kept} others do not expire (--kept shows why). As of {instant_text(now)}."
     )
 
 
