@@ -15,13 +15,14 @@ from offsetstream.cli.main import main as offsetstream
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 _HEAD = """# Commands
 
-Every command with its options, as `--help` prints them; `make docs` makes this page from the commands. An option's name
-is also its key in the settings file, and its variable: `max-silence` in `[run]`, and `OFFSETSTREAM_MAX_SILENCE`.
+Every command with its options, as `--help` prints them; `make docs` writes this page from the commands. The name of an
+option is also its key in the settings file (`max-silence` in `[run]`) and its environment variable
+(`OFFSETSTREAM_MAX_SILENCE`).
 
 [Exit codes](exit-codes.md) says how they end.
 
 """
-_ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # the head says how they are called
+_ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # the head of the page has the rule
 _FOOT = """Where to go: [ask the tables](../how-to/ask.md) for which command answers which question,
 [configure](../how-to/configure.md) for the settings file.
 """
@@ -51,8 +52,8 @@ def _commands(context: click.Context, group: click.Group) -> Iterator[tuple[str,
 
 def _section(context: click.Context, command: click.Command) -> tuple[str, str, str]:
     path = context.command_path.removeprefix("offsetstream ")
-    told = inspect.cleandoc(command.help or "")
-    first, _, rest = told.partition("\n\n")
+    text = inspect.cleandoc(command.help or "")
+    first, _, rest = text.partition("\n\n")
     options = "".join(
         f"| `{_cell(names)}` | {_cell(_ENVIRONMENT.sub('', what))} |\n"
         for option in command.get_params(context)

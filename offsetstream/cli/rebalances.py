@@ -174,10 +174,10 @@ def _commits_before(reader: ViewReader, rows: list[Row]) -> dict[tuple[int, int]
     marks = sorted(
         [(*commit[:2], commit[2]) for commit in commits] + [(r["log_id"], r["record_offset"], None) for r in rows]
     )
-    found: dict[tuple[int, int], datetime] = {}
+    last_commits: dict[tuple[int, int], datetime] = {}
     last: datetime | None = None
     for earlier, later in pairwise([(-1, -1, None), *marks]):
         last = None if earlier[0] != later[0] else earlier[2] or last
         if later[2] is None and last is not None:
-            found[later[0], later[1]] = last
-    return found
+            last_commits[later[0], later[1]] = last
+    return last_commits

@@ -52,7 +52,7 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
     docs/reference/tables.md and views.md list their columns; 'offsetstream sql --list' lists their names.
     """
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB and Arrow
-    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - likewise
+    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - slow
 
     output = output_of(options)
     if list_names == (query is not None):
@@ -84,9 +84,9 @@ def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> N
 
 
 def _print_names(output: Output) -> None:
-    from offsetstream.tables.beside import BESIDE  # noqa: PLC0415 - likewise
+    from offsetstream.tables.beside import BESIDE  # noqa: PLC0415 - slow
     from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - slow: Arrow
-    from offsetstream.views.files import all_views  # noqa: PLC0415 - likewise
+    from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
     rows = [
         {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}

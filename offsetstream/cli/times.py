@@ -106,25 +106,25 @@ def parse_time(text: str, now: datetime) -> datetime:
     written = text.strip()
     if written == "now":
         return now
-    ago, found = written.removesuffix("ago").strip(), _INSTANT.fullmatch(written)
+    ago, match = written.removesuffix("ago").strip(), _INSTANT.fullmatch(written)
     try:
         if _AGO.fullmatch(ago):
             return now - parse_duration(ago)
-        if found and (found["day"] or found["word"] or found["time"]):
-            return _instant(found, now)
+        if match and (match["day"] or match["word"] or match["time"]):
+            return _instant(match, now)
     except (ValueError, OverflowError, ZoneInfoNotFoundError) as error:
         raise ValueError(f"'{text}' is not a time ({error}): {_EXPECTED}") from error
     raise ValueError(f"'{text}' is not a time: {_EXPECTED}")
 
 
-def _instant(found: re.Match[str], now: datetime) -> datetime:
-    zone = _zone(found["zone"])
-    hours, _, rest = (found["time"] or "00:00").partition(":")
+def _instant(match: re.Match[str], now: datetime) -> datetime:
+    zone = _zone(match["zone"])
+    hours, _, rest = (match["time"] or "00:00").partition(":")
     of_day = time.fromisoformat(f"{hours:>02}:{rest}")
-    if found["day"]:
-        return datetime.combine(date.fromisoformat(found["day"]), of_day, zone).astimezone(UTC)
-    day = now.astimezone(zone).date() - timedelta(days=found["word"] == "yesterday")
-    if found["word"]:
+    if match["day"]:
+        return datetime.combine(date.fromisoformat(match["day"]), of_day, zone).astimezone(UTC)
+    day = now.astimezone(zone).date() - timedelta(days=match["word"] == "yesterday")
+    if match["word"]:
         return datetime.combine(day, of_day, zone).astimezone(UTC)
     # When a clock is set back, a time of day occurs twice.
     occurrences = [datetime.combine(day, of_day.replace(fold=fold), zone).astimezone(UTC) for fold in (0, 1)]

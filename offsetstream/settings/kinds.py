@@ -102,8 +102,8 @@ def _age(value: float | str) -> float:
 def _days(value: str | timedelta) -> timedelta:
     if isinstance(value, timedelta) and value >= timedelta(days=1):
         return value
-    found = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", str(value).strip().lower())
-    days = int(found[1]) * _DAYS.get(found[2], 0) if found else 0
+    match = re.fullmatch(r"(?:interval\s+)?(\d{1,5})\s*([a-z]*)", str(value).strip().lower())
+    days = int(match[1]) * _DAYS.get(match[2], 0) if match else 0
     if not days:
         raise ValueError(f"{value!r} is not a number of days: give 30d, 4w or 'interval 30 days', at least 1d")
     return timedelta(days=days)
