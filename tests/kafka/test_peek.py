@@ -164,9 +164,9 @@ def test_transactions(server: str) -> None:
             "orders-2: nothing to read from offset 0",
         ),
         (("--topic", "orders", "--latest"), 2, "name it by --topic and --partition"),
-        ((*PLACE, "--latest", "--offset", "0"), 2, "give one of"),
-        ((*PLACE, "--latest", "--group", "shop"), 2, "give one of"),
-        (PLACE, 2, "give one of"),
+        ((*PLACE, "--latest", "--offset", "0"), 2, "give exactly one of"),
+        ((*PLACE, "--latest", "--group", "shop"), 2, "give exactly one of"),
+        (PLACE, 2, "give exactly one of"),
     ],
 )
 def test_what_is_not_there(server: str, options: tuple[str, ...], code: int, told: str) -> None:

@@ -189,7 +189,7 @@ def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
     [
         (("--until", "2026-01-05", "--watch", "5"), "omit one of them"),
         (("--since", "2026-01-05", "--until", "2026-01-04"), "nothing lies between"),
-        (("--until", "2999-01-01"), "still to come"),
+        (("--until", "2999-01-01"), "in the future"),
         (("--until", "0001-01-01"), "nothing lies between"),
     ],
 )
