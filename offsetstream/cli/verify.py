@@ -158,7 +158,7 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
         differences += derived.differences
         tell(str(derived))
     result = Reconciliation() if reader is None else reader.reconcile()
-    for partition, reason in sorted(result.filtered.items()):
+    for partition, reason in sorted(result.not_compared.items()):
         tell(f"Offsets partition {partition} was not compared with the topic: {reason}")
     return replace(result, differences=[*differences, *result.differences])
 

@@ -67,7 +67,7 @@ def test_invalid_offset_file_is_refused(file: Callable[[str], str], text: str, g
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match="Cannot read"):
         read_offsets(str(tmp_path / "nowhere.csv"), [])
 
 
