@@ -147,4 +147,4 @@ def test_every_command_with_a_cluster_uses_the_files_client_properties(
     if command[0] == "coordinator":  # which looks at the tables first
         assert "there is no table" in refused.stderr
     else:
-        assert (refused.exit_code, "security.protocol is none of PLAINTEXT" in refused.stderr) == (2, True)
+        assert (refused.exit_code, "security.protocol must be one of PLAINTEXT" in refused.stderr) == (2, True)
