@@ -1,4 +1,4 @@
-"""The same decoding record by record, without NumPy: what the hot path must equal."""
+"""Decode record by record, without NumPy: the reference for the hot path."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def _others(key_type: int, key: dict[str, Any], decoded: tuple[int, dict[str, An
 
 
 def decode_one(record: Record) -> Row:
-    """A row of DECODED_SCHEMA."""
+    """Return a row of DECODED_SCHEMA."""
     key_bytes, value_bytes = record
     row: Row = dict.fromkeys(DECODED_SCHEMA.names)
     row |= {"key_type": _prefix(key_bytes), "value_version": _prefix(value_bytes), "is_tombstone": value_bytes is None}

@@ -30,7 +30,7 @@ def _cursor(records: Sequence[bytes | None]) -> Cursor:
 
 
 @pytest.mark.parametrize("reader", _READERS, ids=lambda reader: reader.__name__)
-def test_numbers_at_any_position(reader) -> None:  # type: ignore[no-untyped-def]  # a reader, whose type says nothing here
+def test_numbers_are_read_at_any_position(reader) -> None:  # type: ignore[no-untyped-def]  # a reader, whose type says nothing here
     layout = _READERS[reader]
     bits = 8 * struct.calcsize(layout)
     values = [0, 1, -1, (1 << (bits - 1)) - 1, -(1 << (bits - 1))]
@@ -42,7 +42,7 @@ def test_numbers_at_any_position(reader) -> None:  # type: ignore[no-untyped-def
 
 
 @pytest.mark.parametrize("reader", _READERS, ids=lambda reader: reader.__name__)
-def test_numbers_where_wanted(reader) -> None:  # type: ignore[no-untyped-def]  # as above
+def test_records_outside_where_get_the_default_and_do_not_advance(reader) -> None:  # type: ignore[no-untyped-def]  # as above
     data = struct.pack(_READERS[reader], 7)
     cursor = _cursor([data, data, b""])
     assert reader(cursor, np.array([True, False, False]), -5).tolist() == [7, -5, -5]
@@ -51,14 +51,14 @@ def test_numbers_where_wanted(reader) -> None:  # type: ignore[no-untyped-def]  
 
 
 @pytest.mark.parametrize("reader", _READERS, ids=lambda reader: reader.__name__)
-def test_truncated_numbers(reader) -> None:  # type: ignore[no-untyped-def]  # as above
+def test_truncated_numbers_get_a_reason(reader) -> None:  # type: ignore[no-untyped-def]  # as above
     data = struct.pack(_READERS[reader], 7)
     cursor = _cursor([data[:-1], data, b"", None])
     assert reader(cursor)[1] == 7
     assert cursor.reason.tolist() == [TRUNCATED, OK, TRUNCATED, TRUNCATED]
 
 
-def test_strings() -> None:
+def test_strings_are_read_or_get_a_reason() -> None:
     records = [b"\0\3abc", b"\0\0", b"\0\3ab", b"\xff\xffab", b"\0", b"\x80\0"]
     cursor = _cursor(records)
     start, end = read_string(cursor)
@@ -66,7 +66,7 @@ def test_strings() -> None:
     assert cursor.reason.tolist() == [OK, OK, TRUNCATED, NEGATIVE_LENGTH, TRUNCATED, NEGATIVE_LENGTH]
 
 
-def test_compact_strings() -> None:
+def test_compact_strings_are_read_or_get_a_reason() -> None:
     records = [
         b"\4abc",
         b"\1",
@@ -86,7 +86,7 @@ def test_compact_strings() -> None:
     assert cursor.reason.tolist() == expected
 
 
-def test_topic_id_tags() -> None:
+def test_only_a_plain_topic_id_tag_is_read() -> None:
     uuid = bytes(range(16))
     records = [
         b"\0",
@@ -106,7 +106,7 @@ def test_topic_id_tags() -> None:
     assert cursor.reason.tolist() == expected
 
 
-def test_the_first_reason_stays() -> None:
+def test_the_first_reason_of_a_record_stays() -> None:
     cursor = _cursor([b"\0", b"\0\0\0\0"])
     cursor.fail(np.array([0]), BY_RECORD)
     read_int32(cursor)
@@ -114,7 +114,7 @@ def test_the_first_reason_stays() -> None:
     assert cursor.reason.tolist() == [BY_RECORD, TRUNCATED]
 
 
-def test_a_slice_begins_at_its_first_record() -> None:
+def test_a_sliced_array_is_read_from_its_first_record() -> None:
     array = pa.array([b"\0\1", b"\0\2", b"\0\3"]).slice(1, 2)
     assert read_int16(Cursor.over(array)).tolist() == [2, 3]
     assert read_int16(Cursor.over(array.cast(pa.large_binary()))).tolist() == [2, 3]

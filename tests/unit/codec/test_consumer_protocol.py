@@ -1,4 +1,4 @@
-"""Bytes inside group members, and how the JSON of a group shows them."""
+"""The bytes of group members, and how they appear in a group's JSON."""
 
 import json
 from base64 import b64encode
@@ -28,7 +28,7 @@ _ASSIGNMENT = {"assignedPartitions": [{"topic": "a", "partitions": [2, 0]}], "us
 
 
 @pytest.mark.parametrize("version", [3, 4, 100, 32767])
-def test_later_versions_are_read_as_the_last(version: int) -> None:
+def test_later_versions_are_read_as_the_highest_known_one(version: int) -> None:
     prefix = version.to_bytes(2, "big")
     assert decode_subscription(prefix + encode_subscription(_SUBSCRIPTION)[2:] + b"more") == _SUBSCRIPTION
     assert decode_assignment(prefix + encode_assignment(_ASSIGNMENT)[2:] + b"more") == _ASSIGNMENT
@@ -41,7 +41,7 @@ def test_what_is_refused(decoder: Any) -> None:
             decoder(data)
 
 
-def test_cut_at_every_byte() -> None:
+def test_a_message_cut_at_any_byte_is_an_error() -> None:
     for decoder, data in (
         (decode_subscription, encode_subscription(_SUBSCRIPTION)),
         (decode_assignment, encode_assignment(_ASSIGNMENT)),
@@ -62,7 +62,7 @@ _CONNECT_DECODED = {"error": 0, "leader": "m-1", "leaderUrl": "u", "configOffset
 _CONNECT_DECODED |= {"assignment": None, "revoked": None, "delay": 250}
 
 
-def test_connect() -> None:
+def test_connect_workers_are_decoded() -> None:
     assert decode_connect_assignment(_CONNECT_ASSIGNMENT) == _CONNECT_DECODED
     state = (
         bytes.fromhex("0001 0001 77 0000000000000009")
@@ -108,7 +108,7 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def test_a_group_of_consumers() -> None:
+def test_the_members_of_a_consumer_group_are_decoded() -> None:
     subscription, assignment = encode_subscription(_SUBSCRIPTION), encode_assignment(_ASSIGNMENT)
     plain, decoded = _group("consumer", subscription, assignment)
     assert plain["members"][0]["subscription"] == _text(subscription)
@@ -124,18 +124,18 @@ def test_an_empty_assignment_stays_base64() -> None:
     assert decoded["members"][0]["assignment"] == ""
 
 
-def test_a_group_of_connect_workers() -> None:
+def test_the_members_of_a_connect_group_are_decoded() -> None:
     _, decoded = _group("connect", bytes.fromhex("0000 0001 77 0000000000000009"), _CONNECT_ASSIGNMENT)
     assert decoded["members"][0]["subscription"] == {"url": "w", "configOffset": 9}
     assert decoded["members"][0]["assignment"] == _CONNECT_DECODED
 
 
-def test_other_protocol_types_stay_raw() -> None:
+def test_members_of_other_protocol_types_stay_base64() -> None:
     plain, decoded = _group("sr", encode_subscription(_SUBSCRIPTION), b"")
     assert plain == decoded
 
 
-def test_a_classic_member_of_a_consumer_group() -> None:
+def test_the_classic_protocols_of_a_consumer_group_member_are_decoded() -> None:
     member: dict[str, Any] = {
         "instanceId": None,
         "rackId": None,
@@ -157,7 +157,7 @@ def test_a_classic_member_of_a_consumer_group() -> None:
 
 
 @pytest.mark.parametrize("classic", [None, "absent"])
-def test_a_native_member(classic: str | None) -> None:
+def test_a_member_without_classic_protocols_has_nothing_to_decode(classic: str | None) -> None:
     member: dict[str, Any] = {
         "instanceId": None,
         "rackId": None,

@@ -1,4 +1,4 @@
-"""CRC-32C of many strings at once equals that of each, bit by bit, and RFC 3720's vectors."""
+"""The CRC-32C of many strings equals a bitwise CRC of each, and the vectors of RFC 3720."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ def test_vectors_of_rfc_3720() -> None:
     assert crc32c(texts).tolist() == [0x8A9136AA, 0x62A8AB43, 0x46DD794E, 0x113FDB5C, 0xE3069283]
 
 
-def test_strings_of_every_length_side_by_side() -> None:
+def test_strings_of_any_length_are_computed_together() -> None:
     rng = Random(1)
     texts = [rng.randbytes(length) for length in [*range(4, 140), 1000, 1023, 1024, 1025, 4096]]
     rng.shuffle(texts)

@@ -1,4 +1,4 @@
-"""Whole batches: the hot path equals record-by-record decoding, whatever is mixed in."""
+"""The hot path decodes any mix of records exactly as record-by-record decoding does."""
 
 import struct
 from random import Random
@@ -79,7 +79,7 @@ def test_any_bytes_equal_record_by_record(keys: list[bytes | None], value: bytes
 
 
 @pytest.mark.parametrize("layout", _COMMITS, ids=str)
-def test_commits_cut_at_every_byte(layout: Layout) -> None:
+def test_a_commit_cut_at_any_byte_is_truncated(layout: Layout) -> None:
     data = {"offset": 100, "metadata": "metá", "commitTimestamp": 1234}
     data |= {"leaderEpoch": 10} if layout.version >= 3 else {}
     data |= {"expireTimestamp": 5678} if layout.version == 1 else {}
@@ -111,7 +111,7 @@ _V4 = b"\0\4" + b"\0" * 7 + b"\x64" + b"\0\0\0\x0a"
         ("null in two bytes", _V4 + b"\x80\0" + b"\0" * 9, "negative length in value"),
         ("largest", _V4 + b"\x80\x80\2" + b"m" * 32767 + b"\0" * 9, "m" * 32767),
         (
-            "too long though all there",
+            "too long, although complete",
             _V4 + b"\x81\x80\2" + b"m" * 32768 + b"\0" * 9,
             "string over 32767 bytes in value",
         ),
@@ -122,7 +122,7 @@ _V4 = b"\0\4" + b"\0" * 7 + b"\x64" + b"\0\0\0\x0a"
 def test_compact_string_lengths(name: str, value: bytes, expected: str) -> None:
     (row,) = check([(_KEY, value)])
     assert expected in (row["metadata"], row["error"])
-    # Among others, and where the buffer ends with it.
+    # Also between other records, and at the end of the buffer.
     check([(_KEY, value), (_KEY, _V4 + b"\1" + b"\0" * 9), (_KEY, None), (None, None), (_KEY, value)])
 
 
@@ -130,14 +130,14 @@ def test_compact_string_lengths(name: str, value: bytes, expected: str) -> None:
     ("tags", "topic_id"),
     [
         (b"\0", None),
-        (b"\1\0\x10" + b"\0" * 16, None),  # written though it is the default
+        (b"\1\0\x10" + b"\0" * 16, None),  # the default, written explicitly
         (b"\1\0\x10" + b"\1" * 16, "AQEBAQEBAQEBAQEBAQEBAQ"),
         (b"\1\0\0" + b"\1" * 16, "AQEBAQEBAQEBAQEBAQEBAQ"),  # the size of a known tag is ignored
         (b"\1\x80\0\x90\0" + b"\1" * 16, "AQEBAQEBAQEBAQEBAQEBAQ"),
         (b"\2\0\x10" + b"\1" * 16 + b"\0\x10" + b"\2" * 16, "AgICAgICAgICAgICAgICAg"),  # the last one wins
         (b"\2\x64\2xy\0\x10" + b"\1" * 16, "AQEBAQEBAQEBAQEBAQEBAQ"),
         (b"\3\0\x10" + b"\1" * 16 + b"\x64\0\x65\1x", "AQEBAQEBAQEBAQEBAQEBAQ"),
-        (b"\x80\x80\x80\x80\x08rest", None),  # 2^31 tags are none
+        (b"\x80\x80\x80\x80\x08rest", None),  # a count of 2^31 means no tags
         (b"\1\x64\3abc", None),
     ],
 )
@@ -156,7 +156,7 @@ def test_broken_tag_sections(tags: bytes) -> None:
     assert row["group_id"] == "grüppe"
 
 
-def test_reasons() -> None:
+def test_each_undecodable_record_has_its_reason() -> None:
     v3 = encode_value(1, Layout(1, 3).random_value(Random(1)))
     records: list[Record] = [
         (None, v3),
@@ -195,7 +195,7 @@ def test_reasons() -> None:
 
 
 def sample(count: int) -> list[Record]:
-    """Records of all kinds, good and broken, always the same."""
+    """Return the same records at every call: all kinds, good and broken."""
     rng = Random(count)
     return [_record(rng) for _ in range(count)]
 
@@ -216,8 +216,8 @@ def test_slices_chunks_and_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None
     assert decode_records(keys, values) == whole
 
 
-def test_nulls_may_hide_bytes() -> None:
-    """Arrow lets a null have bytes of its own."""
+def test_bytes_behind_a_null_are_ignored() -> None:
+    """In Arrow, a null value may have bytes in the buffer."""
     value = encode_value(1, Layout(1, 3).random_value(Random(1))) or b""
     offsets = pa.py_buffer(struct.pack("<3i", 0, len(value), 2 * len(value)))
     values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\2"), offsets, pa.py_buffer(value * 2)])
@@ -225,7 +225,7 @@ def test_nulls_may_hide_bytes() -> None:
     assert rows == [decode_one((_KEY, None)), decode_one((_KEY, value))]
 
 
-def test_empty_input() -> None:
+def test_no_records_give_an_empty_batch() -> None:
     empty = pa.array([], pa.binary())
     assert decode_records(empty, pa.chunked_array([], pa.binary())).num_rows == 0
 

@@ -1,4 +1,4 @@
-"""What cannot be encoded, and why."""
+"""Records that cannot be encoded, and the reasons."""
 
 from typing import Any
 
@@ -68,11 +68,11 @@ def test_tombstones_stay_null() -> None:
     assert encode_value(3, None) is None
 
 
-def test_a_default_that_is_given_is_not_written() -> None:
+def test_a_tagged_field_with_its_default_is_not_written() -> None:
     assert encode_value(1, _commit(topicId="A" * 22)) == encode_value(1, _commit())
 
 
-def test_unpaired_surrogates_are_written_as_java_does() -> None:
+def test_unpaired_surrogates_are_written_as_in_java() -> None:
     value = encode_value(1, _commit(metadata="a\ud83dz😀")) or b""
     assert decode_value(1, value)[1]["metadata"] == "a?z😀"
 

@@ -1,4 +1,4 @@
-"""Records and texts that Kafka's own classes wrote; `tests.oracle.make_golden` says how."""
+"""Records and texts written by Kafka's own classes (see `tests.oracle.make_golden`)."""
 
 import json
 from base64 import b64decode
@@ -28,12 +28,12 @@ def _bytes(text: str | None) -> bytes | None:
 RECORDS = _lines("records.jsonl")
 
 
-def test_every_type_is_there() -> None:
+def test_the_golden_files_have_every_type() -> None:
     assert {json.loads(line["key_json"])["type"] for line in RECORDS} == set(record_types())
 
 
 @pytest.mark.parametrize("line", RECORDS, ids=lambda line: f"{line['kafka']}-{line['key'][:6]}-{line['value'][:4]}")
-def test_records_of_kafka(line: dict[str, Any]) -> None:
+def test_records_of_kafka_are_decoded_and_encoded_as_kafka_does(line: dict[str, Any]) -> None:
     key, value = decode_pair(b64decode(line["key"]), b64decode(line["value"]))
     assert (jackson(key), jackson(value)) == (line["key_json"], line["value_json"])
     encoded = encode_record(json.loads(line["key_json"]), json.loads(line["value_json"]))
@@ -41,7 +41,7 @@ def test_records_of_kafka(line: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("line", _lines("formatters_3.9.2.jsonl"), ids=lambda line: str(line["key"])[:12])
-def test_text_of_the_old_formatters(line: dict[str, Any]) -> None:
+def test_the_text_equals_that_of_the_old_formatters(line: dict[str, Any]) -> None:
     record = _bytes(line["key"]), _bytes(line["value"])
     formatters = {
         "OffsetsMessageFormatter": OFFSETS_FORMATTER,

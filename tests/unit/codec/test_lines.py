@@ -1,4 +1,4 @@
-"""Lines of JSON: `decode`, `encode`, and what passes through them."""
+"""JSON lines: `decode`, `encode`, and the fields that pass through both."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Segments found in the folders of a broker, in a part of one, and in what is none."""
+"""Segments are found in a broker's folders, in a part of them, and nowhere else."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ DATA = batch(0, [(b"k", b"v")])
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """A broker's log dir: three offsets partitions, other topics, and what lies beside the segments."""
-    broker = tmp_path / "data" / "broker"  # its parent holds nothing else
+    """A broker's log dir: three offsets partitions, other topics, and the other files next to the segments."""
+    broker = tmp_path / "data" / "broker"  # its parent has nothing else
     for number in (2, 10, 1):
         for base in (0, 500):
             write_segment(broker / f"__consumer_offsets-{number}", base, DATA)
@@ -38,7 +38,7 @@ def names(*places: Path) -> dict[int | None, list[str]]:
 SEGMENTS = ["00000000000000000000.log", "00000000000000000500.log"]
 
 
-def test_a_brokers_log_dir_and_folders_around_it(log_dir: Path) -> None:
+def test_partitions_are_found_in_a_log_dir_and_in_folders_above_it(log_dir: Path) -> None:
     assert names(log_dir) == names(log_dir.parent) == {1: SEGMENTS, 2: SEGMENTS, 10: SEGMENTS}
     assert list(names(log_dir)) == [1, 2, 10]
 
@@ -55,18 +55,18 @@ def test_folders_and_single_files(log_dir: Path, monkeypatch: pytest.MonkeyPatch
     assert found.segments[0].size == len(DATA)
 
 
-def test_a_file_and_a_folder_of_any_name(tmp_path: Path) -> None:
+def test_files_and_folders_with_other_names_have_no_partition_number(tmp_path: Path) -> None:
     path = write_segment(tmp_path / "from a colleague", 0, DATA)
     assert names(path) == names(path.parent) == {None: SEGMENTS[:1]}
 
 
-def test_a_cleaned_segment_that_was_about_to_be_put_in_place_comes_before_the_old_ones(log_dir: Path) -> None:
+def test_a_swap_segment_comes_before_the_segments_that_it_replaces(log_dir: Path) -> None:
     folder = log_dir / "__consumer_offsets-1"
     (folder / "00000000000000000000.log.swap").write_bytes(DATA)
     assert names(folder) == {1: ["00000000000000000000.log.swap", *SEGMENTS]}
 
 
-def test_what_cannot_be_found(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_places_without_usable_segments_are_refused(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     empty = tmp_path_factory.mktemp("empty")
     one, other = log_dir / "__consumer_offsets-1", log_dir / "other" / "__consumer_offsets-1"
     write_segment(other, 0, DATA)

@@ -1,4 +1,4 @@
-"""Segments of every message format and compression, whole, cut, damaged and overlapping."""
+"""Segments of every message format and compression: complete, cut, damaged and overlapping."""
 
 import gzip
 import struct
@@ -29,11 +29,11 @@ from testkit.segments import (
 RECORDS = [(b"k0", b"v0"), (b"k1", None), (None, b""), (b"", b"x" * 200)]
 
 
-def read(*paths: Path, told: list[str] | None = None, transactions_only: bool = False) -> list[RecordBatch]:
+def read(*paths: Path, expected_notes: list[str] | None = None, transactions_only: bool = False) -> list[RecordBatch]:
     segments = [Segment(path, path.stat().st_size) for path in paths]
     notes: list[str] = []
     found = list(read_segments(segments, notes.append, transactions_only=transactions_only))
-    assert notes == (told or [])
+    assert notes == (expected_notes or [])
     return found
 
 
@@ -47,7 +47,7 @@ def snappy(data: bytes) -> bytes:
 
 
 def xerial(data: bytes) -> bytes:
-    """What Java's SnappyOutputStream writes: here in blocks of 100 bytes."""
+    """Compress as Java's SnappyOutputStream does, in blocks of 100 bytes."""
     blocks = [snappy(data[at : at + 100]) for at in range(0, len(data), 100)]
     return b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + b"".join(struct.pack(">i", len(each)) + each for each in blocks)
 
@@ -92,7 +92,7 @@ def test_every_compression_of_format_2(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in COMPRESSIONS if name != "zstd"])
 def test_messages_of_formats_0_and_1(tmp_path: Path, magic: int, name: str) -> None:
     kind, compress = COMPRESSIONS[name]
-    # In format 1 the offsets inside count from the first message; compaction took the one at 11.
+    # In format 1 the inner offsets are relative to the first message; compaction removed offset 11.
     inner = b"".join(message(at if magic else 10 + at, magic, *RECORDS[at]) for at in (0, 2, 3))
     wrapped = message(13, magic, None, compress(inner), kind) if kind else None
     plain = b"".join(message(10 + at, magic, *RECORDS[at]) for at in (0, 2, 3))
@@ -111,7 +111,7 @@ def test_the_wrong_checksum_that_kafka_wrote_in_lz4_frames_of_format_0(tmp_path:
     assert found.records == (LogRecord(0, None, b"k", b"v" * 50),)
 
 
-def test_times_are_those_of_the_append_where_the_log_says_so(tmp_path: Path) -> None:
+def test_log_append_time_replaces_the_records_timestamps(tmp_path: Path) -> None:
     inner = message(0, 1, b"a", b"b", ms=1) + message(1, 1, b"c", b"d", ms=2)
     path = write_segment(
         tmp_path,
@@ -123,7 +123,7 @@ def test_times_are_those_of_the_append_where_the_log_says_so(tmp_path: Path) -> 
     assert [ms for _, ms, *_ in content(read(path))] == [*[4444] * 4, 5555, 5555, None, 0]
 
 
-def test_what_compaction_leaves(tmp_path: Path) -> None:
+def test_compacted_batches_keep_their_offsets(tmp_path: Path) -> None:
     path = write_segment(
         tmp_path,
         0,
@@ -140,13 +140,13 @@ def test_what_compaction_leaves(tmp_path: Path) -> None:
     assert control_type(last.records[0]) == ControlType.COMMIT
 
 
-def test_headers_are_passed_over(tmp_path: Path) -> None:
+def test_record_headers_are_skipped(tmp_path: Path) -> None:
     body = record(0, b"k", b"v", headers=[(b"h", b"1"), (b"", None)]) + record(1, b"l", b"w")
     path = write_segment(tmp_path, 0, batch(0, [(b"k", b"v")] * 2, body=body))
     assert content(read(path)) == [(0, 1000, b"k", b"v"), (1, 1000, b"l", b"w")]
 
 
-def test_only_transactions(tmp_path: Path) -> None:
+def test_transactions_only_skips_other_batches(tmp_path: Path) -> None:
     path = write_segment(
         tmp_path,
         0,
@@ -160,7 +160,7 @@ def test_only_transactions(tmp_path: Path) -> None:
     assert len(end.records) == 1
 
 
-def test_a_segment_cut_at_every_byte(tmp_path: Path) -> None:
+def test_a_segment_cut_at_any_byte_gives_its_complete_batches(tmp_path: Path) -> None:
     batches = [
         batch(0, RECORDS),
         marker(4, COMMIT, (7, 0)),
@@ -175,27 +175,27 @@ def test_a_segment_cut_at_every_byte(tmp_path: Path) -> None:
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
         count = max(at for at, end in enumerate(ends) if end <= cut)
-        told = (
+        expected_notes = (
             f"{path} ends within a batch: its last {cut - ends[count]} bytes, from position {ends[count]}, are not read"
         )
-        assert read(path, told=[told] if cut != ends[count] else []) == whole[:count]
+        assert read(path, expected_notes=[expected_notes] if cut != ends[count] else []) == whole[:count]
 
 
-def test_a_hole_between_segments_is_refused(tmp_path: Path) -> None:
+def test_a_gap_between_segments_is_refused(tmp_path: Path) -> None:
     first = write_segment(tmp_path, 0, batch(0, RECORDS)[:-1])
     with pytest.raises(SegmentError, match=r"ends within a batch: .* other segments follow: copy this segment again"):
         read(first, write_segment(tmp_path, 4, batch(4, RECORDS)))
 
 
 @pytest.mark.parametrize("count", [1, 16, 17, 100, 100_000])
-def test_space_that_was_not_yet_written(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preallocated_space_is_skipped(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_segments, "WINDOW_BYTES", 1000)
     data = batch(0, RECORDS)
     path = write_segment(tmp_path, 0, data, bytes(count))
     note = f"{path} ends in {count} zero bytes, from position {len(data)}: nothing was written there yet"
     if count < 17:
         note = f"{path} ends within a batch: its last {count} bytes, from position {len(data)}, are not read"
-    assert len(read(path, told=[note])) == 1
+    assert len(read(path, expected_notes=[note])) == 1
     if count >= 17:
         write_segment(tmp_path, 0, data, bytes(count), batch(4, RECORDS))
         with pytest.raises(SegmentError, match=rf"position {len(data)} .*: it starts with zeros"):
@@ -205,7 +205,7 @@ def test_space_that_was_not_yet_written(tmp_path: Path, count: int, monkeypatch:
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     before, after = batch(0, RECORDS[:1]), batch(6, RECORDS[:1])
     for damaged in (batch(1, RECORDS[:2], TRANSACTIONAL, (7, 0), last_delta=4), message(5, 0, b"k", b"v")):
-        # The first twelve bytes are under no checksum: a length is noticed by what follows, an offset may not be.
+        # No checksum covers the first twelve bytes: a wrong length is found by what follows, a wrong offset may not be.
         for bit in range(8 * 8, 8 * len(damaged)):
             flipped = bytearray(damaged)
             flipped[bit // 8] ^= 1 << bit % 8
@@ -218,11 +218,11 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
                     found.append(each)
             except SegmentError as raised:
                 error = str(raised)
-            if 12 * 8 <= bit < 16 * 8 and damaged[16] == 2:  # the leader's epoch, which is under no checksum either
+            if 12 * 8 <= bit < 16 * 8 and damaged[16] == 2:  # the leader epoch, which no checksum covers either
                 assert (len(found), notes, error) == (3, [], "")
                 continue
             assert len(found) == 1
-            assert error or damaged[16] < 2  # in those a great length looks as if the file was cut
+            assert error or damaged[16] < 2  # in those formats a large length looks like a cut file
             assert f"position {len(before)}" in "".join([*notes, error])
             assert str(path) in "".join([*notes, error])
 
@@ -261,7 +261,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     ],
     ids=lambda cell: cell if isinstance(cell, str) else "data",
 )
-def test_what_fits_its_checksum_and_is_damaged_all_the_same(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_damaged_batches_with_a_correct_checksum_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
     before = batch(0, RECORDS[:1])
     path = write_segment(tmp_path, 0, before, struct.pack(">q", 9) + data[8:])
     with pytest.raises(SegmentError, match=reason) as raised:
@@ -272,21 +272,21 @@ def test_what_fits_its_checksum_and_is_damaged_all_the_same(tmp_path: Path, data
 @pytest.mark.parametrize(
     "data", [b'{"partition":0,"offset":1}\n', b"\x7fELF" * 9, b"\0" * 12 + b"\1" * 9, b"PK\3\4" * 9]
 )
-def test_what_is_no_segment(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_a_segment_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     with pytest.raises(SegmentError, match="file is not a Kafka log segment"):
         read(path)
 
 
-def test_offsets_that_go_back(tmp_path: Path) -> None:
+def test_offsets_that_go_back_are_refused(tmp_path: Path) -> None:
     path = write_segment(tmp_path, 0, batch(5, RECORDS), batch(8, RECORDS))
     with pytest.raises(SegmentError, match="the batch before it ends at offset 8"):
         read(path)
 
 
 def test_segments_that_overlap_give_each_offset_once(tmp_path: Path) -> None:
-    # A cleaner that merged two segments was killed before it had taken the second one away.
+    # A cleaner merged two segments and was killed before it deleted the second one.
     cleaned = write_segment(tmp_path, 0, batch(2, RECORDS[:1], last_delta=1), batch(6, RECORDS[:3]))
     left = write_segment(tmp_path, 4, batch(4, RECORDS), batch(8, RECORDS), batch(12, RECORDS))
     batches = read(cleaned, left)
@@ -295,7 +295,7 @@ def test_segments_that_overlap_give_each_offset_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 20, 61, 150, 1000])
-def test_windows_of_any_size_give_the_same(tmp_path: Path, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_size_does_not_matter(tmp_path: Path, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(window)
     data, offset = [], 0
     for _ in range(40):
@@ -309,7 +309,7 @@ def test_windows_of_any_size_give_the_same(tmp_path: Path, window: int, monkeypa
     assert [r.offset for each in whole for r in each.records] == list(range(offset + 1))
 
 
-def test_a_segment_is_read_as_far_as_it_went_when_it_was_found(tmp_path: Path) -> None:
+def test_a_segment_is_read_up_to_the_size_that_it_had_when_it_was_found(tmp_path: Path) -> None:
     path = write_segment(tmp_path, 0, batch(0, RECORDS))
     found = Segment(path, path.stat().st_size)
     write_segment(tmp_path, 0, batch(0, RECORDS), batch(4, RECORDS))

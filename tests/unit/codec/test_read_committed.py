@@ -1,4 +1,4 @@
-"""Which batches a read_committed consumer sees: by hand, and against a list of outcomes of random logs."""
+"""The batches that a read_committed consumer gets: fixed cases, and random logs with known outcomes."""
 
 from random import Random
 
@@ -22,17 +22,17 @@ def visible(log: list[RecordBatch]) -> list[int]:
     return [batch.base_offset for batch in find_transactions(only_transactions).committed(log)]
 
 
-def test_an_aborted_transaction_is_left_out_and_an_open_one_ends_the_view() -> None:
+def test_an_aborted_transaction_is_skipped_and_an_open_one_ends_the_log() -> None:
     log = [
         data(0),
         data(1, 7, transactional=True),
         data(2, 8, transactional=True),
         marker(3, 7, ControlType.ABORT),
-        data(4, 7),  # of the same producer, but in no transaction
+        data(4, 7),  # same producer, but not transactional
         data(5, 7, transactional=True),
         marker(6, 8, ControlType.COMMIT),
         marker(7, 7, ControlType.COMMIT),
-        marker(8, 9, ControlType.ABORT),  # of a producer whose records are gone
+        marker(8, 9, ControlType.ABORT),  # a producer whose records were compacted away
         data(9, 8, transactional=True),
         data(10),
     ]
@@ -41,7 +41,7 @@ def test_an_aborted_transaction_is_left_out_and_an_open_one_ends_the_view() -> N
     assert find_transactions(log).first_open_offset == 9
 
 
-def test_a_marker_of_another_kind_ends_nothing() -> None:
+def test_other_control_records_do_not_end_a_transaction() -> None:
     assert visible([data(0, 7, transactional=True), marker(1, 7, 5), data(2)]) == []
     assert visible([data(0, 7, transactional=True), marker(1, 7, 5), marker(2, 7, ControlType.COMMIT), data(3)]) == [
         0,
@@ -53,7 +53,7 @@ def test_a_marker_of_another_kind_ends_nothing() -> None:
 def test_a_marker_of_a_newer_version_ends_a_transaction_and_of_a_negative_one_none(
     version: int, seen: list[int]
 ) -> None:
-    """As Kafka's ControlRecordType.parseTypeId: newer versions only append, a negative one is damage."""
+    """As in Kafka's ControlRecordType.parseTypeId: newer versions only append fields, a negative one is damage."""
     assert visible([data(0, 7, transactional=True), marker(1, 7, ControlType.COMMIT, version), data(2)]) == seen
 
 

@@ -1,4 +1,4 @@
-"""Raw lines as record batches: the fields, their order, and lines that are none."""
+"""Raw lines as record batches: fields, order, and lines that are not records."""
 
 import json
 import struct
@@ -32,7 +32,7 @@ def test_a_plain_record() -> None:
     ("control_type", "key"),
     [("COMMIT", COMMIT_KEY), ("ABORT", bytes(4)), (1, COMMIT_KEY), (-1, b"\0\0\xff\xff"), (None, b"k")],
 )
-def test_records_of_transactions(control_type: Any, key: bytes) -> None:
+def test_transactional_and_control_records(control_type: Any, key: bytes) -> None:
     data = RecordBatch(5, 6, (LogRecord(5, 7, b"k", None),), producer_id=8, is_transactional=True)
     assert parse_record_line(line(producer_id=8, transactional=True)) == (3, data)
     _, marker = parse_record_line(line(producer_id=8, transactional=True, control_type=control_type))
@@ -62,14 +62,14 @@ def test_records_of_transactions(control_type: Any, key: bytes) -> None:
         (line(producer_id=8, control_type=1 << 15), "control_type is not"),
     ],
 )
-def test_lines_that_are_no_records(text: str, reason: str) -> None:
+def test_lines_that_are_not_records_are_refused(text: str, reason: str) -> None:
     with pytest.raises(DecodeError, match=reason):
         parse_record_line(text)
     with pytest.raises(LineError, match=f"^records.jsonl, line 2: .*{reason}"):
         read_record_lines([line(offset=0).encode(), text.encode()], "records.jsonl")
 
 
-def test_lines_in_any_order_and_twice() -> None:
+def test_lines_may_come_in_any_order_and_twice() -> None:
     places = [(3, 9), (None, 4), (3, 5), (2, 0), (3, 9), (3, 7)]
     found = read_record_lines([line(partition=p, offset=o).encode() for p, o in places], "-")
     assert {p: [batch.base_offset for batch in of] for p, of in found.items()} == {3: [5, 7, 9], None: [4], 2: [0]}

@@ -1,4 +1,4 @@
-"""Records one at a time: every layout cut at every byte, unknown tags at every level, what older releases wrote."""
+"""Decode one record at a time: every layout cut at every byte, unknown tags at every level, older layouts."""
 
 import json
 from random import Random
@@ -21,7 +21,7 @@ _FLEXIBLE = [layout for layout in present_layouts() if layout.version in layout.
 
 
 def _full(layout: Layout) -> bytes:
-    """A value with something in every array."""
+    """Return a value with an element in every array."""
     for seed in range(200):
         value = layout.random_value(Random(seed))
         data = encode_value(layout.type, value) or b""
@@ -31,7 +31,7 @@ def _full(layout: Layout) -> bytes:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_values_cut_at_every_byte(layout: Layout) -> None:
+def test_a_value_cut_at_any_byte_is_an_error(layout: Layout) -> None:
     value = _full(layout)
     reader = message_reader(layout.shape, layout.version)
     for length in range(2, len(value)):
@@ -49,7 +49,7 @@ def test_trailing_bytes_are_ignored(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("key_type", record_types())
-def test_keys_cut_at_every_byte(key_type: int) -> None:
+def test_a_key_cut_at_any_byte_is_truncated(key_type: int) -> None:
     key, _ = encode_record(Layout(key_type, 0).random_key(Random(key_type)), None)
     for length in range(len(key)):
         with pytest.raises(DecodeError, match=r"^truncated key"):
@@ -60,7 +60,7 @@ def test_keys_cut_at_every_byte(key_type: int) -> None:
 @pytest.mark.parametrize("layout", present_layouts(), ids=str)
 @given(rng=st.randoms(use_true_random=False))
 @settings(max_examples=25)
-def test_round_trip(layout: Layout, rng: Random) -> None:
+def test_decode_is_the_inverse_of_encode(layout: Layout, rng: Random) -> None:
     key, value = layout.random_key(rng), layout.random_value(rng)
     key_bytes, value_bytes = encode_record(key, value)
     assert decode_key(key_bytes) == (key["type"], key["data"])
@@ -70,7 +70,7 @@ def test_round_trip(layout: Layout, rng: Random) -> None:
 
 
 def _with_unknown_tags(data: Any) -> Any:
-    """The same with tags of a later release in every struct."""
+    """Return the same value with tags of a later release in every struct."""
     if isinstance(data, list):
         return [_with_unknown_tags(item) for item in data]
     if not isinstance(data, dict):
@@ -96,7 +96,7 @@ def test_unknown_tags_at_every_level_are_skipped_and_kept(layout: Layout) -> Non
     assert len(written) > len(_full(layout))
     assert decode_value(layout.type, written) == (version, data)
     read = decode_value(layout.type, written)[1]
-    assert jackson(read) == jackson(data)  # Kafka's JSON does not show them
+    assert jackson(read) == jackson(data)  # unknown tags are not in Kafka's JSON
     assert _unknown_tags_kept(read) == _unknown_tags_kept(tagged) > 0
     assert encode_value(layout.type, {"version": version, "data": read}) == written
 
@@ -118,7 +118,7 @@ def test_tags_are_written_in_ascending_order() -> None:
 
 @pytest.mark.parametrize(("payload", "expected"), [(b"", {}), (b"\1", {}), (b"\0", {"assignmentEpochs": None})])
 def test_tagged_arrays_are_empty_by_default_not_null(payload: bytes, expected: JsonObject) -> None:
-    """Records 8 and 22: absent and empty are not shown, an explicit null is."""
+    """Records 8 and 22: an absent or empty array is not shown, an explicit null is."""
     section = b"\1\0" + bytes([len(payload)]) + payload if payload else b"\0"
     current = b"\0\0" + b"\0\0\0\1" * 2 + b"\0" + b"\2" + bytes(16) + b"\1" + section + b"\1\0"
     (assigned,) = decode_value(8, current)[1]["assignedPartitions"]
@@ -172,8 +172,8 @@ _EARLY = {
 
 
 @pytest.mark.parametrize("key_type", _EARLY)
-def test_what_only_an_older_release_wrote(key_type: int) -> None:
-    """The shapes of 3.7, and record 11 of 4.0, are told from the present ones, and only taken to the last byte."""
+def test_layouts_of_older_releases_are_recognised(key_type: int) -> None:
+    """The layouts of 3.7, and record 11 of 4.0, are used only if they fit to the last byte."""
     value = encode_value(key_type, {"version": 0, "data": _EARLY[key_type]}) or b""
     assert decode_value(key_type, value) == (0, _EARLY[key_type])
     for broken in (value + b"\0", value[:-1]):
@@ -181,7 +181,7 @@ def test_what_only_an_older_release_wrote(key_type: int) -> None:
             decode_value(key_type, broken)
 
 
-def test_record_11_by_its_length() -> None:
+def test_the_layout_of_record_11_follows_from_its_length() -> None:
     assert decode_value(11, bytes.fromhex("0000 00000009 00")) == (0, {"epoch": 9})
     assert decode_value(11, bytes.fromhex("0000 00000009 00000000000000ff 00")) == (
         0,
@@ -197,7 +197,7 @@ def test_legacy_commits_with_later_values_are_read() -> None:
 
 
 @pytest.mark.parametrize("key_type", record_types())
-def test_versions_outside_the_range(key_type: int) -> None:
+def test_versions_outside_the_range_are_refused(key_type: int) -> None:
     last = record_types()[key_type].value.versions.last
     for version in (-32768, -1, last + 1, 32767):
         value = (version & 0xFFFF).to_bytes(2, "big") + b"\0" * 60
@@ -240,7 +240,7 @@ def test_classic_member_markers(payload: bytes, expected: object) -> None:
     assert decode_value(5, head[:-1] + b"\1\0\x63" + payload)[1]["classicMemberMetadata"] == expected
 
 
-def test_numbers_and_arrays_beyond_the_bytes() -> None:
+def test_numbers_and_arrays_longer_than_the_value_are_refused() -> None:
     for key_type, body in ((7, b"\xff\xff\xff\xff\x0f"), (16, b"\x80\x80\x80\x80\x08"), (7, b"\x05")):
         with pytest.raises(DecodeError, match=r"truncated value|negative length in value"):
             decode_value(key_type, b"\0\0" + body)

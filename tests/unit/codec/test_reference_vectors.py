@@ -1,4 +1,4 @@
-"""The vectors of reference 2.8 and 3.1, made by Kafka 4.4's own serialiser."""
+"""The vectors of reference 2.8 and 3.1, written by Kafka 4.4's own serialiser."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What each broker release writes: the thresholds of reference 6.1 and 6.2, and Kafka's refusals."""
+"""What each broker release writes: the thresholds of reference 6.1 and 6.2, and the records that Kafka refuses."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_commit_versions(release: str, key_type: int, version: int, version_with
     assert _commit(release, expireTimestamp=9)[:2] == (key_type, version_with_expiry)
 
 
-def test_what_a_commit_keeps() -> None:
+def test_a_commit_keeps_the_fields_of_its_release() -> None:
     assert _commit("0.8.2", expireTimestamp=9)[2] == {"offset": 1, "metadata": "m", "commitTimestamp": 3}
     assert _commit("2.0")[2]["expireTimestamp"] == -1
     assert _commit("4.4", expireTimestamp=9)[2].keys() == {"offset", "metadata", "commitTimestamp", "expireTimestamp"}
@@ -55,7 +55,7 @@ def test_what_a_commit_keeps() -> None:
     assert _commit("4.0", topicId=_TOPIC_ID)[2] == _COMMIT
 
 
-def test_a_missing_epoch_is_none() -> None:
+def test_a_missing_epoch_is_written_as_minus_one() -> None:
     _, value = encode_as_release(
         _KEY, {"version": 0, "data": {"offset": 1, "metadata": "", "commitTimestamp": 3}}, "3.0"
     )
@@ -103,7 +103,7 @@ def test_a_group_of_version_0_takes_the_session_timeout_for_the_rebalance_timeou
     assert data["members"][0]["groupInstanceId"] is None
 
 
-def test_kafkas_refusals() -> None:
+def test_kafka_refuses_to_write_some_groups() -> None:
     with pytest.raises(DecodeError, match=r"^Attempted to write non-empty group metadata with no defined protocol\.$"):
         _group("3.9", protocol=None)
     for member in (_MEMBER | {"assignment": None}, {name: _MEMBER[name] for name in _MEMBER if name != "assignment"}):
@@ -129,7 +129,7 @@ def test_kafkas_refusals() -> None:
         ),
     ],
 )
-def test_records_that_a_release_does_not_write(key_type: int, release: str, reason: str) -> None:
+def test_records_that_a_release_does_not_write_are_refused(key_type: int, release: str, reason: str) -> None:
     data = {"group": "g"} if key_type == 2 else {"groupId": "g"} | ({"memberId": "m"} if key_type == 10 else {})
     with pytest.raises(DecodeError) as refused:
         encode_as_release({"type": key_type, "data": data}, {"version": 0, "data": {}}, release)
@@ -152,11 +152,11 @@ def test_fields_and_shapes_follow_the_release() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "4.5", "0.8.1", "x.y", "2.1-IV", "5.0", "2.1-IV1x", "-1.0"])
-def test_releases_that_do_not_exist(text: str) -> None:
+def test_unknown_releases_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"is not a release from 0\.8\.2 to 4\.4"):
         parse_release(text)
 
 
-def test_order_of_releases() -> None:
+def test_releases_are_ordered() -> None:
     ordered = ["0.8.2", "0.9.0", "0.10.0", "0.10.1-IV0", "0.10.1", "1.0", "2.1-IV0", "2.1-IV1", "2.1", "2.10", "4.4"]
     assert sorted(ordered, key=parse_release) == ordered

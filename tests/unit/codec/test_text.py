@@ -1,4 +1,4 @@
-"""Java's text in Python."""
+"""Text is decoded and printed as in Java."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_java_utf8_of_good_text(text: str) -> None:
     assert java_utf8(text.encode()) == text
 
 
-def test_jackson_escapes() -> None:
+def test_jackson_escapes_control_characters() -> None:
     assert jackson("\0\x01\x1f\x7f\x80\u2028é😀") == '"\\u0000\\u0001\\u001F\x7f\x80\u2028é😀"'
     assert jackson('\b\t\n\f\r"\\/') == '"\\b\\t\\n\\f\\r\\"\\\\/"'
     assert jackson("\\u001f\x1f") == '"\\\\u001f\\u001F"'

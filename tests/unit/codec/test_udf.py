@@ -1,4 +1,4 @@
-"""The pandas side of the UDF, without a JVM."""
+"""The pandas part of the UDF, without a JVM."""
 
 import pandas as pd
 import pyarrow as pa
@@ -23,6 +23,6 @@ def test_an_empty_batch() -> None:
     assert decode_series(empty, empty).shape == (0, len(DECODED_SCHEMA))
 
 
-def test_the_type_is_the_schema() -> None:
+def test_the_udf_type_has_the_fields_of_the_schema() -> None:
     assert isinstance(DECODED_TYPE, StructType)
     assert DECODED_TYPE.fieldNames() == DECODED_SCHEMA.names

@@ -1,4 +1,4 @@
-"""Cells as real records make them: each value has been through the codec, as bytes."""
+"""Cells made from real records: each value was encoded and decoded by the codec."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def classic(offset: int, members: list[dict[str, Any]], *, version: int = 3, **f
 
 
 def simple(offset: int) -> Cell:
-    """The record that a JoinGroup leaves which produced no other (reference 5.5)."""
+    """Return the record of a JoinGroup that wrote no other record (reference 5.5)."""
     return classic(offset, [], protocolType="", generation=0, protocol=None, leader=None)
 
 
@@ -74,7 +74,7 @@ def consumer_member(offset: int, member_id: str, **fields: Any) -> Cell:
         "serverAssignor": None,
         "classicMemberMetadata": None,
     }
-    if "assignors" in fields:  # as 3.7 wrote it
+    if "assignors" in fields:  # the layout of 3.7
         del value["classicMemberMetadata"]
     return cell(5, offset, value | fields, memberId=member_id)
 
@@ -92,7 +92,7 @@ def current(offset: int, member_id: str, epoch: int, *, key_type: int = 8, state
 
 
 def consumer_group(epoch: int = 5, assignment_epoch: int = 5, member_epoch: int = 5) -> list[Cell]:
-    """A new group's records in the order in which brokers write them (reference 5.10 item 4)."""
+    """Return a new group's records in the order in which brokers write them (reference 5.10 item 4)."""
     return [
         consumer_member(10, "m1"),
         cell(3, 11, {"epoch": epoch}),
@@ -109,7 +109,7 @@ def rows_of(*cells: Cell) -> GroupRows:
 
 
 def brief(assignments: list[Row]) -> list[tuple[Any, ...]]:
-    """Kind, subtopology or topic, partition and epoch of each row."""
+    """Return kind, subtopology or topic, partition and epoch of each row."""
     return [
         (
             row["kind"],

@@ -1,4 +1,4 @@
-"""Any cut is right: a log replayed up to an offset, and on from there, makes what one replay makes."""
+"""A log replayed up to any offset, and then from there, gives the same state as one replay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS: list[tuple[Coordinator, OnBad]] = [(coordinator, on_bad) for coordinator i
 
 
 def held(cache: GroupMetadataCache) -> dict[str, Any]:
-    """Everything that a coordinator holds: the snapshot, and the commits of open transactions."""
+    """Return a coordinator's complete state: the snapshot, and the commits of open transactions."""
     pending = {
         (group_id, producer): {place: commit.offset for place, commit in cells.items()}
         for replay in cache.partitions()

@@ -29,7 +29,7 @@ def test_a_group_with_a_member_is_stable() -> None:
     assert {row["record_offset"] for row in rows.members + rows.assignments} == {7}
 
 
-def test_no_members_is_empty_but_not_simple() -> None:
+def test_a_group_without_members_is_empty_but_not_simple() -> None:
     group = rows_of(classic(7, [], leader=None, protocol=None)).group
     assert (group["state"], group["is_simple"], group["member_count"]) == ("Empty", False, 0)
     assert group["leader_member_id"] is None
@@ -40,22 +40,22 @@ def test_the_generation_0_record_is_a_simple_group() -> None:
     assert (group["state"], group["is_simple"], group["protocol_type"]) == ("Empty", True, None)
 
 
-def test_members_without_a_protocol_type_are_no_simple_group() -> None:
+def test_a_group_with_members_is_not_simple_even_without_a_protocol_type() -> None:
     group = rows_of(classic(7, [classic_member("m1")], protocolType="")).group
     assert (group["is_simple"], group["protocol_type"]) == (False, None)
 
 
-def test_the_first_member_leads_where_the_record_names_none() -> None:
+def test_the_first_member_is_leader_if_the_record_names_none() -> None:
     cell = classic(7, [classic_member("m2"), classic_member("m1")], leader=None)
     assert rows_of(cell).group["leader_member_id"] == "m2"
 
 
-def test_no_state_timestamp() -> None:
+def test_a_state_timestamp_of_minus_one_is_null() -> None:
     assert rows_of(classic(7, [], currentStateTimestamp=-1)).group["state_timestamp_ms"] is None
     assert rows_of(classic(7, [], version=1)).group["state_timestamp_ms"] is None
 
 
-def test_no_rebalance_timeout_is_the_session_timeout() -> None:
+def test_the_session_timeout_replaces_a_missing_rebalance_timeout() -> None:
     members = rows_of(classic(7, [classic_member("m2", rebalanceTimeout=-1), classic_member("m3")])).members
     assert [row["rebalance_timeout_ms"] for row in members] == [45_000, 300_000]
     oldest = classic_member("m1")
@@ -63,7 +63,7 @@ def test_no_rebalance_timeout_is_the_session_timeout() -> None:
     assert rows_of(classic(7, [oldest], version=0)).members[0]["rebalance_timeout_ms"] == 45_000
 
 
-def test_instance_ids_which_old_versions_do_not_have() -> None:
+def test_old_versions_have_no_instance_ids() -> None:
     members = rows_of(classic(7, [classic_member("m1"), classic_member("m2", groupInstanceId="i2")])).members
     assert [row["group_instance_id"] for row in members] == [None, "i2"]
     old = classic_member("m1")
@@ -94,7 +94,7 @@ def test_a_member_listed_twice_is_one_member() -> None:
     assert rows.group["member_count"] == 1
 
 
-def test_offsets_only() -> None:
+def test_a_group_with_offsets_only_is_empty_and_simple() -> None:
     rows = rows_of()
     assert {name: value for name, value in rows.group.items() if value is not None} == {
         "group_id": "g",
@@ -107,5 +107,5 @@ def test_offsets_only() -> None:
     assert (rows.members, rows.assignments) == ([], [])
 
 
-def test_no_cells_and_no_offsets_are_no_group() -> None:
+def test_without_cells_and_offsets_there_is_no_group() -> None:
     assert derive_group([], group_id=GROUP, exists=False) is None

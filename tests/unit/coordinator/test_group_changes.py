@@ -1,4 +1,4 @@
-"""What happened to groups, of random logs as a broker writes them, against a plain derivation (testkit)."""
+"""Changes of groups in random logs, as brokers write them, equal those of a plain derivation (testkit)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ histories = coordinators.flatmap(valid_histories)
 
 
 def group_records(records: Iterable[LogRecord]) -> Iterator[Row]:
-    """The rows of `group_records` that the log gives; ten records have one timestamp, so that steps are many."""
+    """Return the log's rows of `group_records`. Every ten records share a timestamp, so that there are many steps."""
     for record in records:
         if record.key is None:
             continue
@@ -67,15 +67,15 @@ def counted(rows: dict[str, list[Row]]) -> dict[str, Counter[str]]:
 
 @random_logs
 @given(histories)
-def test_changes_are_what_the_derivation_before_and_after_each_step_says(history: History) -> None:
+def test_changes_equal_the_difference_between_derived_rows_before_and_after_each_step(history: History) -> None:
     records = list(group_records(consumed(history.batches)))
     assert counted(decoded(records, Span(0, 10**9))) == counted(expected_changes(records, {}))
 
 
 @random_logs
 @given(histories, st.data())
-def test_a_log_may_be_decoded_in_pieces(history: History, data: st.DataObject) -> None:
-    """What was before a piece is told by the last record of each cell, as the state tables do."""
+def test_a_log_decoded_in_pieces_gives_the_same_changes(history: History, data: st.DataObject) -> None:
+    """The last record of each cell, as in the state tables, gives the state before a piece."""
     records = list(group_records(consumed(history.batches)))
     at = data.draw(st.sampled_from([0, *(row["record_offset"] + 1 for row in records)]))
     cells = {(row["group_id"], row["key_type"], row["key_json"]): row for row in records if row["record_offset"] < at}
@@ -88,7 +88,7 @@ def test_a_log_may_be_decoded_in_pieces(history: History, data: st.DataObject) -
 
 @random_logs
 @given(histories, st.data())
-def test_what_was_written_before_is_not_written_again(history: History, data: st.DataObject) -> None:
+def test_changes_that_were_written_before_are_not_written_again(history: History, data: st.DataObject) -> None:
     records = list(group_records(consumed(history.batches)))
     offsets = [-1, *(row["record_offset"] for row in records)]
     written = {table: {0: data.draw(st.sampled_from(offsets))} for table in DECODED_TABLES}
@@ -102,8 +102,8 @@ def test_what_was_written_before_is_not_written_again(history: History, data: st
 
 @random_logs
 @given(histories, st.data())
-def test_who_went_unread_goes_at_the_end(history: History, data: st.DataObject) -> None:
-    """Of a log that was compacted meanwhile, changes lead to what is left of it."""
+def test_members_whose_tombstones_were_never_read_leave_at_the_end(history: History, data: st.DataObject) -> None:
+    """If the log was compacted meanwhile, the changes lead to the records that are left."""
     records = list(group_records(consumed(history.batches)))
     cells = {(row["group_id"], row["key_type"], row["key_json"]): row for row in records}
     left = [row for row in cells.values() if row["value_json"] is not None]
@@ -117,14 +117,14 @@ def test_who_went_unread_goes_at_the_end(history: History, data: st.DataObject) 
 
 @random_logs
 @given(histories, st.data())
-def test_where_nothing_went_unread_nothing_goes_at_the_end(history: History, data: st.DataObject) -> None:
-    """What is there at the end is of the span, or older."""
+def test_without_unread_records_nothing_changes_at_the_end(history: History, data: st.DataObject) -> None:
+    """The state at the end comes from records of the span, or older ones."""
     records = list(group_records(consumed(history.batches)))
     at = data.draw(st.sampled_from([0, *(row["record_offset"] + 1 for row in records)]))
     older, new = ([row for row in records if (row["record_offset"] < at) is is_older] for is_older in (True, False))
     before, final = (
-        [row for row in {(r["group_id"], r["key_type"], r["key_json"]): r for r in of}.values() if row["value_json"]]
-        for of in (older, records)
+        [row for row in {(r["group_id"], r["key_type"], r["key_json"]): r for r in rows}.values() if row["value_json"]]
+        for rows in (older, records)
     )
     left = [row | {"is_final": True} for row in final]
     found = decoded([*before, *new, *left], Span(at, 10**9, is_closed=True, closed_at_ms=9))
@@ -134,7 +134,7 @@ def test_where_nothing_went_unread_nothing_goes_at_the_end(history: History, dat
 
 
 def folded(changes: dict[str, list[Row]]) -> dict[str, dict[Any, Row]]:
-    """What is there after all changes, by its key."""
+    """Return the state after all changes, by key."""
     keys = {
         GROUP_HISTORY: ("group_id",),
         MEMBER_HISTORY: ("group_id", "member_id"),

@@ -1,4 +1,4 @@
-"""Which group a mixture of records makes, and that the rows are the tables' rows."""
+"""Which group a mix of records makes, and that its rows have the columns of the tables."""
 
 import random
 
@@ -57,20 +57,20 @@ def test_a_later_classic_record_replaces_any_group() -> None:
     assert [row["member_id"] for row in rows.members] == ["m9"]
 
 
-def test_what_a_classic_record_replaced_does_not_come_back() -> None:
+def test_a_group_replaced_by_a_classic_record_does_not_come_back() -> None:
     rows = rows_of(*consumer_group(), simple(50), consumer_member(51, "m2"))
     assert rows.group["group_type"] == "Consumer"
     assert [row["member_id"] for row in rows.members] == ["m2"]
 
 
-def test_a_classic_group_with_members_yields_only_to_a_later_group_record() -> None:
+def test_only_a_later_group_record_replaces_a_classic_group_with_members() -> None:
     whole = classic(50, [classic_member("m9")])
     assert rows_of(whole, consumer_member(51, "m1")).group["group_type"] == "Classic"
     converted = rows_of(whole, consumer_member(51, "m1"), cell(3, 52, {"epoch": 4}))
     assert (converted.group["group_type"], converted.group["group_epoch"]) == ("Consumer", 4)
 
 
-def test_of_two_newer_types_the_later_group_record_wins() -> None:
+def test_the_later_group_record_of_two_newer_types_wins() -> None:
     share = cell(11, 40, {"epoch": 2, "metadataHash": 0})
     assert rows_of(*consumer_group(), share).group["group_type"] == "Share"
     assert rows_of(*consumer_group(), cell(11, 3, share.value)).group["group_type"] == "Consumer"
@@ -78,14 +78,14 @@ def test_of_two_newer_types_the_later_group_record_wins() -> None:
     assert rows_of(share, consumer_member(50, "m2")).group["group_type"] == "Share"
 
 
-def test_a_lone_subsidiary_record_makes_a_group() -> None:
+def test_a_single_record_other_than_the_group_record_makes_a_group() -> None:
     topics = cell(16, 5, {"topics": [], "version": 1, "timestamp": 1}, regularExpression="a.*")
     assert rows_of(topics).group["group_type"] == "Consumer"
     state = cell(15, 5, {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []})
     assert rows_of(state).group["group_type"] == "Share"
 
 
-def test_records_that_mean_nothing_make_no_group() -> None:
+def test_records_without_a_meaning_make_no_group() -> None:
     removed_type = Cell(9, {"groupId": GROUP}, 0, {"topics": []}, 5, None)
     assert derive_group([removed_type], group_id=GROUP, exists=False) is None
     offsets_only = derive_group([removed_type], group_id=GROUP, exists=True)

@@ -49,7 +49,7 @@ def test_a_consumer_group() -> None:
         ("target", T1, 1, None),
     ]
     assert [row["record_offset"] for row in rows.assignments] == [14, 14, 12, 12]
-    assert {row["topic"] for row in rows.assignments} == {T1}  # whose name is not known
+    assert {row["topic"] for row in rows.assignments} == {T1}  # the topic's name is unknown
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_state_of_a_consumer_group(epochs: tuple[int, int, int], state: str)
     assert rows_of(*consumer_group(*epochs)).group["state"] == state
 
 
-def test_a_member_that_has_yet_to_revoke_keeps_the_group_reconciling() -> None:
+def test_a_member_with_partitions_to_revoke_keeps_the_group_reconciling() -> None:
     revoking = current(20, "m1", 5, state=1, partitionsPendingRevocation=[{"topicId": T2, "partitions": [3]}])
     rows = rows_of(*consumer_group()[:-1], revoking)
     assert rows.group["state"] == "Reconciling"
@@ -78,7 +78,7 @@ def test_a_consumer_group_whose_members_left_is_empty() -> None:
     assert (rows.group["state"], rows.group["member_count"], rows.group["group_epoch"]) == ("Empty", 0, 9)
 
 
-def test_a_static_member_that_is_away_keeps_its_partitions_at_epoch_0() -> None:
+def test_a_static_member_that_left_temporarily_keeps_its_partitions_at_epoch_0() -> None:
     rows = rows_of(*consumer_group(5, 5, -2))
     assert rows.members[0]["member_epoch"] == -2
     assert brief(rows.assignments)[:2] == [("assigned", T1, 0, 0), ("assigned", T1, 1, 0)]
@@ -115,14 +115,14 @@ def test_a_member_of_the_classic_protocol_in_a_consumer_group() -> None:
     ]
 
 
-def test_an_absent_classic_member_metadata_is_its_default_and_not_null() -> None:
+def test_absent_classic_member_metadata_means_a_classic_member() -> None:
     member = consumer_member(1, "a", classicMemberMetadata={"sessionTimeoutMs": 0, "supportedProtocols": []})
     assert "classicMemberMetadata" not in member.value
     row = rows_of(member).members[0]
     assert (row["is_classic_protocol"], row["session_timeout_ms"]) == (True, 0)
 
 
-def test_records_as_3_7_wrote_them() -> None:
+def test_records_of_3_7_are_read() -> None:
     member = consumer_member(1, "m1", assignors=[])
     epochs = {"memberEpoch": 4, "previousMemberEpoch": 3, "targetMemberEpoch": 4}
     rest = {"error": 0, "metadataVersion": 0, "metadataBytes": ""}
@@ -149,7 +149,7 @@ def test_members_may_come_before_their_group_and_without_an_assignment() -> None
     ]
 
 
-def test_a_target_assignment_makes_no_member() -> None:
+def test_a_target_assignment_alone_makes_no_member() -> None:
     rows = rows_of(cell(7, 1, {"topicPartitions": [{"topicId": T1, "partitions": [0]}]}, memberId="gone"))
     assert (rows.group["state"], rows.members, rows.assignments) == ("Empty", [], [])
 

@@ -23,7 +23,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("group_id", "hash_code", "partition"), TABLE)
-def test_the_table_of_the_reference(group_id: str, hash_code: int, partition: int) -> None:
+def test_partitions_equal_the_table_of_the_reference(group_id: str, hash_code: int, partition: int) -> None:
     assert java_hash(group_id) == hash_code
     assert partition_for(group_id, 50) == partition
 
@@ -44,6 +44,6 @@ def test_a_lone_surrogate_is_hashed_as_its_code_unit() -> None:
     assert java_hash("\ud83d") == 0xD83D
 
 
-def test_no_partitions_are_refused() -> None:
+def test_a_partition_count_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one partition, not 0"):
         partition_for("g", 0)

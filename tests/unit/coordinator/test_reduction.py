@@ -1,4 +1,4 @@
-"""The pure functions that reduce and merge batches make what the model holds, wherever the log is cut."""
+"""Reduced and merged batches give the same state as the model, wherever the log is cut."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(history: History, coordinator: Coordinator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("coordinator", BOTH)
-def test_batches_are_a_replay(coordinator: Coordinator) -> None:
+def test_reduced_batches_equal_a_replay(coordinator: Coordinator) -> None:
     @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
     @given(history=valid_histories(coordinator), data=st.data())
     def check(history: History, data: st.DataObject) -> None:
@@ -39,7 +39,7 @@ def test_batches_are_a_replay(coordinator: Coordinator) -> None:
         tables = PureTables(coordinator)
         for begin, end in pairwise([0, *cuts, len(records)]):
             tables.apply(records[begin:end])
-        tables.apply(records[cuts[-1] if cuts else 0 :])  # the last batch once more
+        tables.apply(records[cuts[-1] if cuts else 0 :])  # the last batch again
         assert tables.snapshot() == model(history, coordinator)
 
     check()
@@ -56,14 +56,14 @@ def test_batches_are_a_replay(coordinator: Coordinator) -> None:
         pytest.param(-1, 5, True, False, id="removed"),
     ],
 )
-def test_a_group_that_commits_alone_make(commit: int, tombstone: int, existed: bool, keeps: bool) -> None:
+def test_commits_alone_make_a_group(commit: int, tombstone: int, existed: bool, keeps: bool) -> None:
     facts = GroupFacts(True, commit_offset=commit, tombstone_offset=tombstone)
     assert facts.new_coordinator_keeps(existed=existed) is keeps
 
 
 @pytest.mark.parametrize("key_type", [key_type for key_type in sorted(record_types()) if key_type > 1])
 def test_the_tombstone_of_a_groups_own_record_alone_removes_it(key_type: int) -> None:
-    """Of a classic, consumer, share and streams group: records that Kafka calls GroupMetadata."""
+    """The GroupMetadata records of classic, consumer, share and streams groups."""
     row = {"offsets_partition": 0, "group_id": "g", "in_coordinator_partition": True, "key_type": key_type}
     told = {"error": None, "is_tombstone": True, "record_offset": 9, "value_offset": 3, "tombstone_offset": 9}
     decoded = pa.Table.from_pylist([row | told])

@@ -1,4 +1,4 @@
-"""What the model makes of a log, release by release: as the real brokers of tests/kafka/test_release_rules.py do."""
+"""The model replays a log as each release's brokers do (tests/kafka/test_release_rules.py checks real brokers)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_a_release_loads_or_fails_as_its_brokers_do(case: ReleaseCase, release: 
 
 
 @pytest.mark.parametrize("group", [UPGRADED, DOWNGRADED])
-def test_the_proposed_rule_makes_what_the_tables_have(group: str) -> None:
-    """KAFKA-21117: the tables go by the latest record, in whatever release; other releases leave records aside."""
+def test_the_proposed_rule_gives_the_groups_of_the_tables(group: str) -> None:
+    """KAFKA-21117: in the tables the latest record counts, whatever the release; other releases skip records."""
     (case,) = (each for each in RELEASE_CASES if each.group == group)
     log = Log()
     for pair in case.pairs:
@@ -54,7 +54,7 @@ def test_the_proposed_rule_makes_what_the_tables_have(group: str) -> None:
 
 
 def cleaned(batches: Sequence[RecordBatch], read: int, end: int, forgotten: int) -> list[RecordBatch]:
-    """What a reader gets of a log whose cleaner works when `read` batches are read.
+    """Return what a reader gets from a log that is compacted after `read` batches.
 
     It cleans the batches before `end`: only the last record of a key stays, and of tombstones only those from batch
     `forgotten` on.
@@ -76,7 +76,7 @@ def cleaned(batches: Sequence[RecordBatch], read: int, end: int, forgotten: int)
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(history=valid_histories("new"), data=st.data())
-def test_the_proposed_rule_is_for_loads_that_fail_and_makes_what_the_tables_have(
+def test_the_proposed_rule_changes_only_failed_loads_and_gives_the_groups_of_the_tables(
     history: History, data: st.DataObject
 ) -> None:
     read, forgotten, end = sorted(data.draw(st.tuples(*[st.integers(0, len(history.batches))] * 3)))
@@ -91,7 +91,7 @@ def test_the_proposed_rule_is_for_loads_that_fail_and_makes_what_the_tables_have
         assert tables.snapshot() == without_empty_assignments(proposed.snapshot())
 
 
-def test_records_that_a_release_cannot_replay_are_left_aside() -> None:
+def test_records_that_a_release_cannot_replay_are_skipped() -> None:
     (case,) = (each for each in RELEASE_CASES if each.group == UPGRADED)
     cache = GroupMetadataCache(release="4.3.1", on_bad_record="skip")
     result = cache.load_partition(0, Log().write(*case.pairs).batches)
@@ -107,11 +107,11 @@ def test_a_proposed_rule_is_in_no_release() -> None:
 
 
 @pytest.mark.parametrize(("short", "newest"), [("4.0", "4.0.2"), ("4.1", "4.1.2"), ("4.2", "4.2.1"), ("4.3", "4.3.1")])
-def test_a_release_without_a_patch_is_the_newest_one(short: str, newest: str) -> None:
+def test_a_release_without_a_patch_number_means_its_newest_patch(short: str, newest: str) -> None:
     assert rules_for(short) == rules_for(newest)
 
 
 @pytest.mark.parametrize("release", ["", "4", "3.9.2", "4.5", "5.0", "4.1.x", "4.1-IV0", "latest", "٤.1", "4.1\n"])
-def test_other_releases_are_refused(release: str) -> None:
-    with pytest.raises(UsageError, match=r"no release from 4\.0 to 4\.4: write 4\.1\.1, 4\.3 or unmerged"):
+def test_unknown_releases_are_refused(release: str) -> None:
+    with pytest.raises(UsageError, match=r"not a release from 4\.0 to 4\.4: write 4\.1\.1, 4\.3 or unmerged"):
         GroupMetadataCache(release=release)

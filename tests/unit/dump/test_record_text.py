@@ -1,4 +1,4 @@
-"""Whole batches print what the codec prints record by record."""
+"""Batches print the same lines as the codec prints record by record."""
 
 import json
 from base64 import b64encode
@@ -18,7 +18,7 @@ Record = tuple[bytes | None, bytes | None]
 
 
 def random_records(count: int, seed: int) -> list[Record]:
-    """Records of every type and version, offset commits half of them; some deleted, cut or foreign."""
+    """Return records of every type and version, half of them offset commits; some are tombstones, cut or foreign."""
     rng = Random(seed)
     layouts = [*present_layouts(), *older_layouts()]
     commits = [layout for layout in layouts if layout.type < 2]
@@ -36,7 +36,7 @@ def random_records(count: int, seed: int) -> list[Record]:
         elif fate < 0.25 and value:
             value = bytes([0, rng.randrange(7)]) + value[2:]
         records.append((key, value))
-        if fate < 0.1:  # the same key again, broken and whole
+        if fate < 0.1:  # the same key again, broken and complete
             records += [(key, encode_record(layout.random_key(rng), layout.random_value(rng))[1]), (key, b"\0")]
     return records
 
@@ -55,7 +55,7 @@ def raw_line(number: int, record: Record) -> str:
 
 
 def expected(line_format: str, number: int, record: Record) -> tuple[str | None, str | None]:
-    """The line, and the reason where there can be none."""
+    """Return the line, or the reason why there is none."""
     if line_format in {"records", "json"}:
         line = raw_line(number, record)
         return (decode_line(line) if line_format == "json" else line) + "\n", None
@@ -67,7 +67,7 @@ def expected(line_format: str, number: int, record: Record) -> tuple[str | None,
 
 
 @pytest.mark.parametrize("line_format", LINE_FORMATS)
-def test_a_batch_is_its_records(line_format: str) -> None:
+def test_a_batch_prints_the_lines_of_its_records(line_format: str) -> None:
     records = random_records(3000, seed=len(line_format))
     wanted = [expected(line_format, number, record) for number, record in enumerate(records)]
     lines, broken = format_batch(batch_of(records), line_format)
@@ -77,7 +77,7 @@ def test_a_batch_is_its_records(line_format: str) -> None:
 
 
 @pytest.mark.parametrize("line_format", LINE_FORMATS)
-def test_small_batches(line_format: str) -> None:
+def test_small_batches_print_the_lines_of_their_records(line_format: str) -> None:
     key, _ = encode_record({"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}}, None)
     cases: list[list[Record]] = [[], [(key, None)], [(None, None)]]
     for records in cases:
@@ -86,7 +86,7 @@ def test_small_batches(line_format: str) -> None:
         assert broken == {}
 
 
-def test_a_slice_of_a_batch() -> None:
+def test_a_slice_of_a_batch_prints_its_own_records() -> None:
     records = random_records(200, seed=9)
     whole, _ = format_batch(batch_of(records), "json")
     part, _ = format_batch(batch_of(records).slice(50, 100), "json")

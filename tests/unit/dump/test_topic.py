@@ -1,4 +1,4 @@
-"""How a dump is cut and written; that it prints what Kafka prints is shown in tests/kafka/every_group/test_dump.py."""
+"""How a dump is cut and written. tests/kafka/every_group/test_dump.py compares its output with Kafka's."""
 
 from pathlib import Path
 from random import Random
@@ -12,7 +12,7 @@ from offsetstream.dump.topic import cut, text_writer
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pieces_are_whole_and_in_order(seed: int) -> None:
+def test_pieces_cover_all_offsets_in_order(seed: int) -> None:
     rng = Random(seed)
     starts = {number: rng.randrange(100) for number in rng.sample(range(60), 50)}
     ranges = {number: (start, start + rng.choice([0, 0, 1, 7, 300])) for number, start in starts.items()}
@@ -25,7 +25,7 @@ def test_pieces_are_whole_and_in_order(seed: int) -> None:
     assert 0 < len(offsets[-1]) <= size
 
 
-def test_nothing_to_cut() -> None:
+def test_empty_ranges_give_no_pieces() -> None:
     assert list(cut({}, 0)) == []
     assert list(cut({3: (5, 5)}, 0)) == []
 
@@ -37,7 +37,7 @@ def _batch(places: list[tuple[int, int]], value: bytes | None) -> pa.RecordBatch
     return batch.rename_columns(["offsets_partition", "record_offset", "record_timestamp", "key", "value"])
 
 
-def test_the_files_names_are_in_the_records_order(tmp_path: Path) -> None:
+def test_file_names_sort_in_record_order(tmp_path: Path) -> None:
     batches = [[(10, 998), (10, 999), (9, 5)], [], [(9, 12), (2, 0), (10, 1000)]]
     write = text_writer(str(tmp_path), "records")
     assert list(write(_batch(places, None) for places in batches)) == []
@@ -47,7 +47,7 @@ def test_the_files_names_are_in_the_records_order(tmp_path: Path) -> None:
     assert text == "".join(f'{{"partition":{n},"offset":{at},"timestamp":1,{key}}}\n' for n, at in places)
 
 
-def test_what_cannot_be_printed_is_counted(tmp_path: Path) -> None:
+def test_unprintable_records_are_counted(tmp_path: Path) -> None:
     write = text_writer(str(tmp_path), "kafka")
     batches = [_batch([(10, 7)], None), _batch([(9, 5), (9, 6), (3, 8)], b"\0")]
     assert [row for batch in write(batches) for row in batch.to_pylist()] == [
