@@ -25,7 +25,7 @@ class LogPartition:
 
     number: int | None
     segments: tuple[Segment, ...]
-    place: Path
+    path: Path
 
 
 def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
@@ -37,7 +37,7 @@ def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
     found = sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
     for one, other in pairwise(found):
         if one.number == other.number:
-            places = f"{one.place} and {other.place}"
+            places = f"{one.path} and {other.path}"
             if one.number is None:
                 raise UsageError(f"{places}: no folder name has a partition number; read them one at a time")
             raise UsageError(f"{places} both hold partition {one.number}: read them one at a time")

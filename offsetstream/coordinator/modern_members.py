@@ -11,10 +11,8 @@ from offsetstream.coordinator.rows import Row, member_row
 _UNKNOWN = "UNKNOWN"
 # modern/MemberState and streams/MemberState: their numbers differ by one
 _STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
-_STATE_IN_3_7 = {
-    "partitionsPendingRevocation": 1,
-    "partitionsPendingAssignment": 2,
-}  # the pending field that is not empty gives the state
+# The pending field that is not empty gives the state.
+_STATE_IN_3_7 = {"partitionsPendingRevocation": 1, "partitionsPendingAssignment": 2}
 _ONLY_IN_3_7 = "assignors"
 _STREAMS_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 # Initial values of a member without a record of type 8 or 14 (Kafka's builder); a streams member has none.

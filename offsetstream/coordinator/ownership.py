@@ -6,9 +6,9 @@ from __future__ import annotations
 class Ownership:
     """The partitions that are loading, owned (ACTIVE in the new coordinator) or failed, and their epochs.
 
-    The classic coordinator accepts an epoch again, keeps the epoch of an unloaded partition, and owns a partition even
-    if its load failed. The new one requires a higher epoch, forgets the epoch at unload, and keeps a failed partition
-    as such.
+    The classic coordinator accepts the same epoch again, keeps the epoch of an unloaded partition, and owns a partition
+    even if its load failed. The new one requires a higher epoch, forgets the epoch at unload, and keeps a failed
+    partition as such.
     """
 
     def __init__(self, *, is_new: bool) -> None:

@@ -47,7 +47,7 @@ class NewReplay(PartitionReplay):
             _REPLAYS[record.key_type](self, record)
 
     def publish(self, now_ms: int) -> str | None:  # noqa: ARG002 - nothing waits for publication
-        """Do nothing: replay_record records are visible at once."""
+        """Do nothing: replayed records are visible at once."""
         return None
 
     def add(self, group: Group) -> None:

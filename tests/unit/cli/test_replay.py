@@ -124,7 +124,7 @@ def test_a_release_says_what_becomes_of_records_that_others_cannot_replay(tmp_pa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--release", "3.9"], "no release from 4.0 to 4.4"),
+        (["--release", "3.9"], "not a release from 4.0 to 4.4"),
         (["--release", "4.4", "--coordinator", "classic"], "omit it with --coordinator classic"),
     ],
 )

@@ -175,10 +175,10 @@ def test_a_segment_cut_at_any_byte_gives_its_complete_batches(tmp_path: Path) ->
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
         count = max(at for at, end in enumerate(ends) if end <= cut)
-        expected_notes = (
+        note = (
             f"{path} ends within a batch: its last {cut - ends[count]} bytes, from position {ends[count]}, are not read"
         )
-        assert read(path, expected_notes=[expected_notes] if cut != ends[count] else []) == whole[:count]
+        assert read(path, expected_notes=[note] if cut != ends[count] else []) == whole[:count]
 
 
 def test_a_gap_between_segments_is_refused(tmp_path: Path) -> None:
