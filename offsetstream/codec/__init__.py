@@ -1,6 +1,6 @@
 """Decode and encode `__consumer_offsets` records: every record type that Kafka 2.0 to 4.4 writes.
 
-`decode_records` decodes whole batches: Arrow arrays or pandas Series in, Arrow columns out. The other functions take
+`decode_records` decodes batches: Arrow arrays or pandas Series in, Arrow columns out. The other functions take
 one record at a time, in the form of Kafka's JSON. The Spark UDF is in `offsetstream.codec.udf`.
 """
 

@@ -1,4 +1,4 @@
-"""The hot path: OffsetCommit keys and values of versions 0-4, mixed, in whole batches (reference 1.2).
+"""The hot path: OffsetCommit keys and values of versions 0-4, mixed, a batch at a time (reference 1.2).
 
 Nearly every record of a real topic is an offset commit. Keys of all types start with the group id, so the group ids of
 the other records are read here too.

@@ -79,7 +79,7 @@ class LoadedPartitions:
         owns an empty partition, and the new one has it as FAILED and answers NOT_COORDINATOR. An error raised while
         reading the batches has the same effect, and reaches the caller.
         """
-        if not self.ownership.begin_load(partition, coordinator_epoch):
+        if not self.ownership.start_load(partition, coordinator_epoch):
             return LoadResult("ignored")
         self._load_errors.pop(partition, None)
         result = self._replay(partition, self._empty(), batches)

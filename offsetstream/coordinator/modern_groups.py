@@ -111,8 +111,8 @@ def _derived_members(
 ) -> Collection[MemberRows]:
     sources = SubscriptionSources.of(cells)
     members = _members(modern, cells)
-    for gone in known.keys() - members.keys():
-        del known[gone]
+    for removed in known.keys() - members.keys():
+        del known[removed]
     for member_id, member_cells in members.items():
         used_sources = (sources.regex_record(member_cells.metadata), sources.topology)
         if member_id not in known or not known[member_id].is_from(member_cells, used_sources):

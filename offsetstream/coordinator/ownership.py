@@ -18,7 +18,7 @@ class Ownership:
         self.failed: set[int] = set()
         self.epochs: dict[int, int] = {}
 
-    def begin_load(self, partition: int, epoch: int) -> bool:
+    def start_load(self, partition: int, epoch: int) -> bool:
         """Start a load. False if the epoch is too old, or the partition is already owned or loading."""
         if not self._accept(partition, epoch) or partition in self.owned | self.loading:
             return False

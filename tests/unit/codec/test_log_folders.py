@@ -21,13 +21,13 @@ def log_dir(tmp_path: Path) -> Path:
     write_segment(broker / "orders-0", 0, DATA)
     write_segment(broker / "__consumer_offsets-3.0a1b-delete", 0, DATA)
     write_segment(broker / "__consumer_offsets-4.0a1b-future", 0, DATA)
-    beside = broker / "__consumer_offsets-2"
+    folder = broker / "__consumer_offsets-2"
     for name in (
         *("00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000500.snapshot"),
         *("00000000000000000100.log.deleted", "00000000000000000000.log.cleaned", "leader-epoch-checkpoint"),
         *("partition.metadata", "0.log", "server.log"),
     ):
-        (beside / name).write_bytes(b"?")
+        (folder / name).write_bytes(b"?")
     return broker
 
 

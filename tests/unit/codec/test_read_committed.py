@@ -49,12 +49,12 @@ def test_other_control_records_do_not_end_a_transaction() -> None:
     ]
 
 
-@pytest.mark.parametrize(("version", "seen"), [(-1, []), (0, [0, 2]), (1, [0, 2])])
+@pytest.mark.parametrize(("version", "expected"), [(-1, []), (0, [0, 2]), (1, [0, 2])])
 def test_a_marker_of_a_newer_version_ends_a_transaction_and_of_a_negative_one_none(
-    version: int, seen: list[int]
+    version: int, expected: list[int]
 ) -> None:
     """As in Kafka's ControlRecordType.parseTypeId: newer versions only append fields, a negative one is damage."""
-    assert visible([data(0, 7, transactional=True), marker(1, 7, ControlType.COMMIT, version), data(2)]) == seen
+    assert visible([data(0, 7, transactional=True), marker(1, 7, ControlType.COMMIT, version), data(2)]) == expected
 
 
 def test_random_logs() -> None:

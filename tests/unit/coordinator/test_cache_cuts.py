@@ -19,7 +19,7 @@ END = 1 << 40
 WAYS: list[tuple[Coordinator, OnBad]] = [(coordinator, on_bad) for coordinator in BOTH for on_bad in ("skip", "fail")]
 
 
-def held(cache: GroupMetadataCache) -> dict[str, Any]:
+def complete_state(cache: GroupMetadataCache) -> dict[str, Any]:
     """Return a coordinator's complete state: the snapshot, and the commits of open transactions."""
     pending = {
         (group_id, producer): {place: commit.offset for place, commit in cells.items()}
@@ -36,7 +36,7 @@ def replayed(history: History, cuts: list[int], coordinator: Coordinator, on_bad
     cache.load_partition(0, history.between(*load))
     for part in parts:
         cache.apply(0, history.between(*part))
-    return held(cache)
+    return complete_state(cache)
 
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])

@@ -37,8 +37,8 @@ def test_reduced_batches_equal_a_replay(coordinator: Coordinator) -> None:
         records = consumed(history.batches)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=5)))
         tables = PureTables(coordinator)
-        for begin, end in pairwise([0, *cuts, len(records)]):
-            tables.apply(records[begin:end])
+        for start, end in pairwise([0, *cuts, len(records)]):
+            tables.apply(records[start:end])
         tables.apply(records[cuts[-1] if cuts else 0 :])  # the last batch again
         assert tables.snapshot() == model(history, coordinator)
 
@@ -56,7 +56,7 @@ def test_reduced_batches_equal_a_replay(coordinator: Coordinator) -> None:
         pytest.param(-1, 5, True, False, id="removed"),
     ],
 )
-def test_commits_alone_make_a_group(commit: int, tombstone: int, existed: bool, keeps: bool) -> None:
+def test_a_commit_makes_a_group_until_its_tombstone(commit: int, tombstone: int, existed: bool, keeps: bool) -> None:
     facts = GroupFacts(True, commit_offset=commit, tombstone_offset=tombstone)
     assert facts.new_coordinator_keeps(existed=existed) is keeps
 
@@ -65,8 +65,8 @@ def test_commits_alone_make_a_group(commit: int, tombstone: int, existed: bool, 
 def test_the_tombstone_of_a_groups_own_record_alone_removes_it(key_type: int) -> None:
     """The GroupMetadata records of classic, consumer, share and streams groups."""
     row = {"offsets_partition": 0, "group_id": "g", "in_coordinator_partition": True, "key_type": key_type}
-    told = {"error": None, "is_tombstone": True, "record_offset": 9, "value_offset": 3, "tombstone_offset": 9}
-    decoded = pa.Table.from_pylist([row | told])
+    tombstone = {"error": None, "is_tombstone": True, "record_offset": 9, "value_offset": 3, "tombstone_offset": 9}
+    decoded = pa.Table.from_pylist([row | tombstone])
     (facts,) = group_facts(decoded, decoded.slice(1)).values()
     is_of_a_group = record_types()[key_type].name.endswith("GroupMetadata")
     assert (facts.tombstone_offset, facts.is_touched) == (9 if is_of_a_group else -1, True)
