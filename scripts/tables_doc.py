@@ -1,4 +1,4 @@
-"""Write docs/reference/tables.md anew from the tables' schemas (`make docs`)."""
+"""Write docs/reference/tables.md from the tables' schemas (`make docs`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tables.md"
 _HEAD = """# Tables
 
-Made from `offsetstream/tables/schemas/` by `make docs`. Timestamps are in UTC, with microseconds; `_ms` columns are
-milliseconds since 1970, for what no timestamp can hold. State tables are written over, history tables appended to and
-partitioned by `written_day`.
+Made from `offsetstream/tables/schemas/` by `make docs`. Timestamps are in UTC, with microseconds. Columns that end in
+`_ms` are milliseconds since 1970: they also hold times that a timestamp cannot. The job updates state tables; it
+appends to history tables, which are partitioned by `written_day`.
 
-Each is made with Delta's protocol of readers 1 and writers 2, without any table feature: every reader of Delta can
-read it. That holds also in a catalog whose session or workspace has deletion vectors, row tracking, column mapping,
+Each table has Delta's reader version 1 and writer version 2, and no table feature, so every Delta reader can read it.
+This is also true in a catalog whose session or workspace turns on deletion vectors, row tracking, column mapping,
 in-commit timestamps, type widening, the change data feed, v2 checkpoints or a newer protocol for new tables.
 """
 
@@ -40,11 +40,11 @@ def _overview(schemas: list[TableSchema]) -> Iterator[str]:
 def _joins() -> Iterator[str]:
     yield from (
         "",
-        "## What joins what",
+        "## Joins",
         "",
-        "By columns of the same names; of a join that is `one` every row has its other one, and one only.",
+        "Join by columns of the same names. `one`: every row has exactly one match. `any`: none, one or many.",
     )
-    yield from ("", "| rows of | have in | by | how many | what |", "|---|---|---|---|---|")
+    yield from ("", "| rows of | join | by | matches | what you get |", "|---|---|---|---|---|")
     for join in all_joins():
         rows, columns = (", ".join(f"`{name}`" for name in names) for names in (join.rows, join.by))
         yield f"| {rows} | `{join.of}` | {columns} | {'one' if join.always else 'any'} | {_cell(join.what)} |"

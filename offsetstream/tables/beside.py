@@ -1,4 +1,4 @@
-"""Tables beside those of the job, which neither makes nor reads them: absent is as empty."""
+"""Optional tables that the job neither creates nor reads. A missing one counts as empty."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from offsetstream.tables.schema import ColumnSchema, TableSchema
 THRESHOLDS = TableSchema(
     name="thresholds",
     kind="state",
-    comment="Yours: when the views call a group slow, late or dead. No job writes to it",
+    comment="Yours: limits by which the views call a group slow, late or dead. No job writes to it",
     key=("group_id",),
     columns=(
         ColumnSchema(
-            "group_id", "STRING", "Group id; null for all groups, where their own row has a null or is not there"
+            "group_id", "STRING", "Group id. The row with null holds the defaults of all groups, column by column"
         ),
-        ColumnSchema("allowed_lag", "BIGINT", "Messages that may wait: such a lag counts as none. Null: 0"),
-        ColumnSchema("minimum_complete", "DOUBLE", "Share of the window of commits that is judged at least. Null: 0"),
-        ColumnSchema("intervals", "INT", "Commits in that window, and samples of the log's end. Null: 10"),
-        ColumnSchema("window_seconds", "BIGINT", "How far back the verdict looks, in seconds. Null: 300"),
-        ColumnSchema("max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before it is late. Null: any"),
+        ColumnSchema("allowed_lag", "BIGINT", "Lag in messages that counts as no lag. Null: 0"),
+        ColumnSchema("minimum_complete", "DOUBLE", "Least share of `intervals` commits that a verdict needs; with fewer it is OK. Null: 0"),
+        ColumnSchema("intervals", "INT", "Number of commits, and of end offset samples, in the window. Null: 10"),
+        ColumnSchema("window_seconds", "BIGINT", "Length of the window that the verdict judges, in seconds. Null: 300"),
+        ColumnSchema("max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before the group is late. Null: no limit"),
     ),
 )
 OPERATIONS = TableSchema(
     name="operations",
     kind="state",
-    comment="What commands did to the live cluster: a row when one begins, and one when it ends. No job writes to it",
+    comment="Changes that commands made to the live cluster: a row when one starts and a row when it ends. No job writes to it",
     key=("operation_id", "status"),
     columns=(
-        ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot's file is named by it"),
+        ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot file has this name"),
         ColumnSchema("happened_at", "TIMESTAMP", "Time of the row, by the clock of the machine that ran the command"),
         ColumnSchema("kind", "STRING", "reset, import, undo, delete-offsets or delete-groups"),
-        ColumnSchema("status", "STRING", "started; then done, partial (some refused), failed, or ended (no answer)"),
-        ColumnSchema("user_name", "STRING", "User of that machine: what it said, which nobody has checked"),
+        ColumnSchema("status", "STRING", "started; at the end done, partial (some refused), failed, or ended (no answer)"),
+        ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
         ColumnSchema("host", "STRING", "Name of that machine"),
         ColumnSchema("client_version", "STRING", "Version of offsetstream"),
         ColumnSchema("cluster_id", "STRING", "Id of the cluster"),
         ColumnSchema("command", "STRING", "Command line"),
         ColumnSchema("groups", "STRING", "Ids of the groups: a JSON list"),
-        ColumnSchema("snapshot", "STRING", "File of what was committed before"),
-        ColumnSchema("changes", "STRING", "Offsets before and after of each partition: a JSON list; null when it ends"),
-        ColumnSchema("result", "STRING", "Errors of partitions, and what ended it: JSON; null when it begins"),
+        ColumnSchema("snapshot", "STRING", "File with the offsets that were committed before"),
+        ColumnSchema("changes", "STRING", "Offset of each partition before and after: a JSON list; null in the row of the end"),
+        ColumnSchema("result", "STRING", "Errors of partitions, and the reason of an early end: JSON; null in the row of the start"),
     ),
 )
 BESIDE = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}

@@ -1,4 +1,4 @@
-"""Which columns join which tables: data (`joins.json`) for docs/reference/tables.md, checked on real tables."""
+"""The joins between tables, as data (`joins.json`): docs/reference/tables.md prints them, tests run them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of tables (`rows`) and what another one (`of`) has of them, by columns of the same names.
+    """A join of each table in `rows` to the table `of`, by columns (`by`) that have the same names in both.
 
-    `always`: each of the rows has its other one.
+    `always`: each row has exactly one match. `what` is what the joined row adds.
     """
 
     rows: tuple[str, ...]
@@ -22,6 +22,6 @@ class Join:
 
 
 def all_joins() -> list[Join]:
-    """Return every join that is documented."""
-    told = json.loads((resources.files("offsetstream.tables") / "joins.json").read_text("utf-8"))
-    return [Join(**each | {"rows": tuple(each["rows"]), "by": tuple(each["by"])}) for each in told]
+    """Return every documented join."""
+    joins = json.loads((resources.files("offsetstream.tables") / "joins.json").read_text("utf-8"))
+    return [Join(**join | {"rows": tuple(join["rows"]), "by": tuple(join["by"])}) for join in joins]
