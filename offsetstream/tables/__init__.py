@@ -1,1 +1,1 @@
-"""The Delta tables: their schemas as data, and the few ways in which they are written and read."""
+"""The Delta tables: their schemas as data, and all code that reads and writes them."""

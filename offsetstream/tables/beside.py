@@ -14,10 +14,16 @@ THRESHOLDS = TableSchema(
             "group_id", "STRING", "Group id. The row with null holds the defaults of all groups, column by column"
         ),
         ColumnSchema("allowed_lag", "BIGINT", "Lag in messages that counts as no lag. Null: 0"),
-        ColumnSchema("minimum_complete", "DOUBLE", "Least share of `intervals` commits that a verdict needs; with fewer it is OK. Null: 0"),
+        ColumnSchema(
+            "minimum_complete",
+            "DOUBLE",
+            "Least share of `intervals` commits that a verdict needs; with fewer it is OK. Null: 0",
+        ),
         ColumnSchema("intervals", "INT", "Number of commits, and of end offset samples, in the window. Null: 10"),
         ColumnSchema("window_seconds", "BIGINT", "Length of the window that the verdict judges, in seconds. Null: 300"),
-        ColumnSchema("max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before the group is late. Null: no limit"),
+        ColumnSchema(
+            "max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before the group is late. Null: no limit"
+        ),
     ),
 )
 OPERATIONS = TableSchema(
@@ -29,7 +35,9 @@ OPERATIONS = TableSchema(
         ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot file has this name"),
         ColumnSchema("happened_at", "TIMESTAMP", "Time of the row, by the clock of the machine that ran the command"),
         ColumnSchema("kind", "STRING", "reset, import, undo, delete-offsets or delete-groups"),
-        ColumnSchema("status", "STRING", "started; at the end done, partial (some refused), failed, or ended (no answer)"),
+        ColumnSchema(
+            "status", "STRING", "started; at the end done, partial (some refused), failed, or ended (no answer)"
+        ),
         ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
         ColumnSchema("host", "STRING", "Name of that machine"),
         ColumnSchema("client_version", "STRING", "Version of offsetstream"),
@@ -37,8 +45,14 @@ OPERATIONS = TableSchema(
         ColumnSchema("command", "STRING", "Command line"),
         ColumnSchema("groups", "STRING", "Ids of the groups: a JSON list"),
         ColumnSchema("snapshot", "STRING", "File with the offsets that were committed before"),
-        ColumnSchema("changes", "STRING", "Offset of each partition before and after: a JSON list; null in the row of the end"),
-        ColumnSchema("result", "STRING", "Errors of partitions, and the reason of an early end: JSON; null in the row of the start"),
+        ColumnSchema(
+            "changes", "STRING", "Offset of each partition before and after: a JSON list; null in the row of the end"
+        ),
+        ColumnSchema(
+            "result",
+            "STRING",
+            "Errors of partitions, and the reason of an early end: JSON; null in the row of the start",
+        ),
     ),
 )
 BESIDE = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}

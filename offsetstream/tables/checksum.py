@@ -1,7 +1,7 @@
-"""Checksums of rows that depend on no order: the sum of a hash of each, the same on any machine and in any version.
+"""Checksums of rows: the sum of a hash of each row. They are the same in any row order, machine and version.
 
-The columns that say who wrote a row, and when, do not count. Null counts for nothing, so that a column that a later
-version adds changes no checksum of the rows before it.
+The columns of the writer and the day (`SIGNATURE`) do not count. Null adds nothing, so a column that a later version
+adds does not change the checksums of existing rows.
 """
 
 from __future__ import annotations
@@ -20,39 +20,43 @@ from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 Hashes = npt.NDArray[np.uint64]
 SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)
-MODULUS = 1 << 63  # of a sum of hashes, so that a BIGINT holds it
-_AT_ONCE = 1 << 20  # bytes of texts: each takes eight more here
+MODULUS = 1 << 63  # sums are modulo this, so that a BIGINT holds them
+_SLICE_BYTES = 1 << 20  # bytes of text that are hashed together: each needs eight more bytes of memory
 _BASE = 0x9E3779B97F4A7C15  # odd, so that its powers have inverses
 
 
 def row_hashes(rows: pa.Table, schema: TableSchema) -> Hashes:
-    """Return a hash of each row of a table; `rows` may lack columns, which are null."""
+    """Return a hash of each row of a table; a column that `rows` lack counts as null."""
     names = [name for name in schema.column_names if name in rows.column_names and name not in SIGNATURE]
-    found = [_of_column(rows[name].cast(schema.arrow.field(name).type), name) for name in names]
+    found = [_column_hashes(rows[name].cast(schema.arrow.field(name).type), name) for name in names]
     return _mixed(reduce(add, found, np.zeros(rows.num_rows, np.uint64)))
 
 
-def _of_column(column: pa.ChunkedArray, name: str) -> Hashes:
+def _column_hashes(column: pa.ChunkedArray, name: str) -> Hashes:
     salt = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), "<u8")
-    chunks = [_values(chunk) for chunk in column.chunks]
+    chunks = [_value_hashes(chunk) for chunk in column.chunks]
     values = np.concatenate(chunks) if chunks else np.zeros(0, np.uint64)
     is_there = column.is_valid().to_numpy().astype(np.uint64)
     found: Hashes = _mixed(values ^ salt) * is_there
     return found
 
 
-def _values(column: pa.Array) -> Hashes:
+def _value_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        return _texts(column)
-    if not pa.types.is_boolean(column.type):  # dates aside, which no record has
+        return _text_hashes(column)
+    if not pa.types.is_boolean(column.type):  # no column that counts is a date
         column = column.cast(pa.int64())
     filled = pc.fill_null(column, False if pa.types.is_boolean(column.type) else 0)
     numbers: Hashes = filled.to_numpy(zero_copy_only=False).astype(np.uint64)
     return numbers
 
 
-def _texts(column: pa.Array) -> Hashes:
-    """Return a polynomial of each text's bytes: of all bytes side by side, then moved to the text's own first byte."""
+def _text_hashes(column: pa.Array) -> Hashes:
+    """Return a polynomial hash of each text's bytes.
+
+    The polynomial is computed over the bytes of many texts together. Each text's part is then divided by the power at
+    its first byte, so that the hash does not depend on where the text lies.
+    """
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].astype(
         np.int64
     )
@@ -60,7 +64,7 @@ def _texts(column: pa.Array) -> Hashes:
     found = np.zeros(len(column), np.uint64)
     for first, last in _slices(offsets):
         start, end = offsets[first], offsets[last]
-        if end - start > _AT_ONCE:  # one text
+        if end - start > _SLICE_BYTES:  # a single long text
             found[first] = np.frombuffer(blake2b(data[start:end].tobytes(), digest_size=8).digest(), "<u8")[0]
             continue
         sums = np.zeros(end - start + 1, np.uint64)
@@ -72,10 +76,10 @@ def _texts(column: pa.Array) -> Hashes:
 
 
 def _slices(offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of texts that have at most so many bytes, or are one."""
+    """Yield ranges of texts that have at most `_SLICE_BYTES` together; a longer text is a range of its own."""
     first, count = 0, len(offsets) - 1
     while first < count:
-        last = int(np.searchsorted(offsets, offsets[first] + _AT_ONCE, "right")) - 1
+        last = int(np.searchsorted(offsets, offsets[first] + _SLICE_BYTES, "right")) - 1
         last = min(max(last, first + 1), count)
         yield first, last
         first = last
@@ -83,14 +87,14 @@ def _slices(offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 @cache
 def _powers(base: int) -> Hashes:
-    powers = np.full(_AT_ONCE + 1, base, np.uint64)
+    powers = np.full(_SLICE_BYTES + 1, base, np.uint64)
     powers[0] = 1
     found: Hashes = np.multiply.accumulate(powers)
     return found
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Return the numbers with each bit spread over all others (the finalizer of SplitMix64)."""
+    """Mix each number so that every bit affects all others (the finalizer of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

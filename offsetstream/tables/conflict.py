@@ -1,4 +1,4 @@
-"""Writes that lose against another one's, such as an OPTIMIZE beside them, and so are done again."""
+"""Retries of writes that lost against another commit, such as an OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from offsetstream.errors import ConflictError
 
-# For functions that open the table themselves: each attempt sees what the winner left.
+# Only for functions that open the table themselves, so that each attempt sees the commit that won.
 again_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
     stop=stop_after_attempt(8),

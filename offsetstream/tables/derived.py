@@ -1,4 +1,4 @@
-"""The rows of the tables that derive from `group_cells`, group by group."""
+"""Rows of the tables that are derived from `group_cells`, group by group."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from offsetstream.coordinator.groups import derive_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.plain_rows import Rows
 
-PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # what every row of a group shares
+PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # the same in every row of a group
 
 
 def cell_of(row: Mapping[str, Any]) -> Cell:
-    """Return the cell of a row of `group_cells`, whose time may also be given as `record_timestamp_ms`."""
+    """Return the cell of a row of `group_cells`; the row may have `record_timestamp_ms` instead of a timestamp."""
     at = row.get("record_timestamp")
     return Cell(
         key_type=row["key_type"],
@@ -35,9 +35,9 @@ def rows_of_group(
     exists: bool,
     place: Mapping[str, Any] | None = None,
 ) -> dict[str, Rows] | None:
-    """Return the group's rows of each of `DERIVED_TABLES`, None if there is no such group.
+    """Return the group's rows by name of each of `DERIVED_TABLES`; None if there is no such group.
 
-    `exists`: whether the coordinator holds it even without a cell; `place` is what all of its rows share.
+    `exists`: whether the coordinator has the group even without a cell. `place`: values of the `PLACE` columns.
     """
     rows = derive_group(cells, group_id=group_id, exists=exists, topic_names=topic_names)
     if rows is None:

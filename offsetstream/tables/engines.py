@@ -1,4 +1,4 @@
-"""Which engine writes what: the driver by itself what it can hold, Spark all else. The limits stand here alone."""
+"""Choose the engine of a write: the driver for what fits in its memory, else Spark. All limits are here."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-SMALL_ROWS = 200_000  # which the driver reduces, and delta-rs merges, in a tenth of the time of Spark
-SMALL_LOAD = 1_200_000  # of what a load leaves of the log: rare; Spark takes twice as long and longer, with less memory
-FEW_ROWS = 16_384  # of a batch, which come to the driver by the job that reads them
-SMALL_BYTES = 128 << 20  # of keys, values and their JSON
+SMALL_ROWS = 200_000  # up to this the driver and delta-rs take a tenth of Spark's time
+SMALL_LOAD = 1_200_000  # rows that remain of a log after a load: Spark takes at least twice as long, with less memory
+FEW_ROWS = 16_384  # rows of a batch that the reading Spark job returns to the driver at once
+SMALL_BYTES = 128 << 20  # of keys, values and their JSON together
 
 
 class StateWrites(StrEnum):
-    """Who merges into the state tables: the driver by delta-rs or Spark by MERGE; `AUTO` chooses by size."""
+    """The engine that merges into the state tables: the driver with delta-rs, or Spark. `AUTO` chooses by size."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -22,24 +22,24 @@ class StateWrites(StrEnum):
 
 @dataclass(frozen=True)
 class Size:
-    """How many rows there are, and the bytes of their keys, values and JSON."""
+    """Number of rows, and the bytes of their keys, values and JSON."""
 
     rows: int
     bytes: int
 
     def is_small(self, *, is_load: bool = False) -> bool:
-        """Tell whether the driver can hold them, of a batch or of what a load leaves of the log."""
+        """Return whether the rows of a batch (or of a load, after reduction) fit in the driver's memory."""
         return self.rows <= (SMALL_LOAD if is_load else SMALL_ROWS) and self.bytes <= SMALL_BYTES
 
 
 def driver_reduces(ways: StateWrites, size: Size, *, is_load: bool = False) -> bool:
-    """Tell whether the driver takes decoded records as a whole, which it does only if it can hold them."""
+    """Return whether the driver processes the decoded records instead of Spark: only if they fit in its memory."""
     return ways is not StateWrites.SPARK and size.is_small(is_load=is_load)
 
 
 def driver_merges(ways: StateWrites, measured: Callable[[], Size]) -> bool:
-    """Tell whether the driver takes the rows of one merge: of a large batch, too, few may be left when it is reduced.
+    """Return whether the driver does one merge. Even a large batch may have few rows left after it is reduced.
 
-    `measured`, which takes a Spark job, is called only where the size decides.
+    `measured` runs a Spark job, so it is called only if the size decides.
     """
     return ways is StateWrites.DRIVER or (ways is StateWrites.AUTO and measured().is_small())

@@ -1,4 +1,4 @@
-"""Rows of a DuckDB relation as Python has them, quickly."""
+"""Fetch the rows of a DuckDB relation into Python, fast."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
 
 
 def fetch_rows(relation: duckdb.DuckDBPyRelation, order: str = "") -> list[dict[str, Any]]:
-    """Return the rows by the names of their columns, in an order if one is given; instants are in UTC.
+    """Return the rows as dicts, sorted by `order` if given; timestamps are in UTC.
 
-    DuckDB takes three times as long for all of them if it has to give instants their zone, so they get it here.
+    DuckDB takes three times as long if it has to convert timestamps with a zone, so the zone is added here.
     """
-    with _uncollected():
+    with _garbage_collection_off():
         return _rows(relation, order)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Have no garbage looked for: rows have none, and to go through so many again and again is a third of the time."""
+def _garbage_collection_off() -> Iterator[None]:
+    """Turn off Python's garbage collector: rows make no cycles, and to scan them again and again takes 1/3 of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -54,7 +54,7 @@ def _rows(relation: duckdb.DuckDBPyRelation, order: str) -> list[dict[str, Any]]
 
 
 def _in_utc(instant: Any) -> Any:
-    # A year that Python has no date of comes as text.
+    # DuckDB returns a year that Python's datetime does not support as text.
     return instant.replace(tzinfo=UTC) if isinstance(instant, datetime) else instant
 
 

@@ -1,7 +1,7 @@
-"""Which groups and topics the tables leave out: a user's patterns, and groups that tools make up for one use.
+"""Filters of groups and topics: a user's patterns, and the short-lived groups that tools create.
 
-The tables of an offsets partition are those of a log without the records that are left out. By which filters, its row
-in `offsets_partitions` tells (`text`): whoever compares with the cluster must leave out the same.
+With filters, the tables of an offsets partition are exactly what a log without the filtered records would give. The
+partition's row in `offsets_partitions` has the filters as text, so that a comparison with the cluster can use the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from offsetstream.settings.patterns import whole_matches
 
-# Ids that tools choose anew each time they are started: Kafka's own, Confluent's, and Spark's source.
+# Group ids that tools generate at each start: Kafka's own tools, Confluent's, and Spark's Kafka source.
 SHORT_LIVED = "|".join(
     (
         r"console-consumer-\d+",  # kafka-console-consumer
@@ -35,10 +35,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Filters:
-    """Regular expressions of whole names (RE2): what does not match a filter, or matches an exclusion, is left out.
+    """Regular expressions (RE2) that must match the complete name.
 
-    `short_lived`: of the ids of short-lived groups; the expression itself, as another version may have another.
-    Of groups everything is left out, of topics the offsets that were committed; never what cannot be decoded.
+    A name is filtered if it does not match a `_filter`, or if it matches an `_exclude`. For a filtered group, all
+    records are skipped; for a filtered topic, its committed offsets. Records that cannot be decoded are never skipped.
+    `short_lived` is the expression for short-lived groups, stored as text because versions may differ in it.
     """
 
     group_filter: str | None = None
@@ -54,7 +55,7 @@ class Filters:
 
     @property
     def text(self) -> str | None:
-        """How a row of `offsets_partitions` has them; None where nothing is left out."""
+        """The filters as JSON, as in `offsets_partitions`; None if there are none."""
         return json.dumps(self._given) if self else None
 
     def __bool__(self) -> bool:
@@ -68,17 +69,17 @@ class Filters:
         return {name: pattern for name, pattern in asdict(self).items() if pattern is not None}
 
     def filtered(self, decoded: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Tell of each decoded record whether it is left out; needs `error`, `group_id` and `topic`."""
+        """Return for each decoded record whether it is skipped; needs `error`, `group_id` and `topic`."""
         groups, topics = (_plain(decoded[name]) for name in ("group_id", "topic"))
-        filtered = pc.or_(self.filters_groups(groups), self.filters_topics(topics))
-        return pc.and_(filtered, pc.is_null(_plain(decoded["error"])))
+        is_filtered = pc.or_(self.filters_groups(groups), self.filters_topics(topics))
+        return pc.and_(is_filtered, pc.is_null(_plain(decoded["error"])))
 
     def filters_groups(self, group_ids: pa.Array) -> pa.Array:
-        """Tell of each group id whether the group is left out; false of null."""
+        """Return for each group id whether the group is filtered; false for null."""
         return _any(group_ids, [(self.group_filter, False), (self.group_exclude, True), (self.short_lived, True)])
 
     def filters_topics(self, topics: pa.Array) -> pa.Array:
-        """Tell of each topic whether its offsets are left out; false of null."""
+        """Return for each topic whether its offsets are filtered; false for null."""
         return _any(topics, [(self.topic_filter, False), (self.topic_exclude, True)])
 
 
@@ -86,13 +87,17 @@ NO_FILTERS = Filters()
 
 
 def _any(names: pa.Array, patterns: list[tuple[str | None, bool]]) -> pa.Array:
-    """Tell of each name whether any pattern says of it what is beside it; each name is looked at once."""
+    """Return for each name whether a pattern filters it.
+
+    A pattern comes with True if it filters names that match, with False if it filters names that do not match.
+    Each distinct name is matched once.
+    """
     coded = names.dictionary_encode()
     found = pa.repeat(pa.scalar(False), len(coded.dictionary))
-    for pattern, is_filtered in patterns:
+    for pattern, filters_matches in patterns:
         if pattern is not None:
             matches = whole_matches(coded.dictionary, pattern)
-            found = pc.or_(found, matches if is_filtered else pc.invert(matches))
+            found = pc.or_(found, matches if filters_matches else pc.invert(matches))
     return pc.fill_null(found.take(coded.indices), False)
 
 

@@ -1,7 +1,7 @@
-"""Merging rows into a state table: what a merge means, whoever makes it.
+"""Merges into a state table: the rules, which are the same for the driver and for Spark.
 
-Spark takes over a second for any merge, the driver some milliseconds for a small one; it needs the rows in memory. Both
-write the same application transactions, so that either can repeat what the other began.
+Spark takes over a second for any merge. The driver takes some milliseconds for a small one, but needs the rows in
+memory. Both write the same application transactions, so either can repeat a write that the other started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
-DELETED = "_deleted"  # a row of a merge's source that says: this key is no more
+DELETED = "_deleted"  # column of a merge's source: true if the row's key is to be deleted
 _NEWER = (
     "(source.log_id > target.log_id OR "
     "(source.log_id = target.log_id AND source.record_offset >= target.record_offset))"
@@ -25,32 +25,32 @@ _NEWER = (
 
 @dataclass(frozen=True)
 class Merge:
-    """What a merge does; the conditions are in Spark's SQL."""
+    """The rules of a merge; conditions are Spark SQL."""
 
     schema: TableSchema
     newer_only: bool = False  # an older record never overwrites a newer one
-    replace_where: str | None = None  # the source's rows replace all rows of the table that fulfil this, newer ones too
+    replace_where: str | None = None  # the source replaces all rows of the table that match, even newer ones
 
     @property
     def same_key(self) -> str:
-        """The condition under which a row of the source is a row of the target."""
+        """The condition that a row of the source and a row of the target have the same key."""
         return " AND ".join(f"(target.{name} IS NOT DISTINCT FROM source.{name})" for name in self.schema.key)
 
     @property
     def deletes(self) -> str:
-        """The condition under which a matched row is deleted."""
+        """The condition that deletes a matched row."""
         return f"source.{DELETED} AND {_NEWER}" if self.newer_only else f"source.{DELETED}"
 
     @property
     def updates(self) -> str:
-        """The condition under which a matched row is updated: only where something differs."""
+        """The condition that updates a matched row: only if a value differs."""
         changed = " OR ".join(f"(target.{name} IS DISTINCT FROM source.{name})" for name in self.schema.column_names)
         newer = f" AND {_NEWER}" if self.newer_only else ""
         return f"NOT source.{DELETED}{newer} AND ({changed})"
 
     @property
     def inserts(self) -> str:
-        """The condition under which a row that the target lacks is inserted."""
+        """The condition that inserts a row whose key the target lacks."""
         return f"NOT source.{DELETED}"
 
     @property
@@ -61,9 +61,9 @@ class Merge:
 
 @again_on_conflict
 def merge_on_driver(tables: Store, source: pa.Table, merge: Merge, batch: BatchId) -> None:
-    """Merge an Arrow table with the columns of the table and `_deleted`, unless the batch was merged before.
+    """Merge `source` (the table's columns and `_deleted`), unless this batch was merged before.
 
-    Raises DoubledRowsError if a key of the source is there more than once, but not where all rows are replaced.
+    Raises DoubledRowsError if the table has a key of the source more than once, except with `replace_where`.
     """
     table = tables.open(merge.schema.name)
     if not is_done(table, batch):

@@ -1,4 +1,4 @@
-"""Names that code and tables share: of the tables, and of what a partition's load may be."""
+"""Names of the tables, and of the load states of an offsets partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes to several tables at once."""
+"""Run several writes in parallel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Step = Callable[[], object]
 
 
 def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambda step: step) -> None:
-    """Run the steps side by side and wait for all of them; the first error is raised once all have ended.
+    """Run the steps in parallel and wait for all. The first error is raised after all have ended.
 
-    `in_thread` makes of a step what a thread of its own can run (`pyspark.inheritable_thread_target` does).
+    `in_thread` wraps a step for its thread, as `pyspark.inheritable_thread_target` does.
     """
     if len(steps) < 2:  # noqa: PLR2004
         for step in steps:
@@ -26,7 +26,10 @@ def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambd
 
 @contextmanager
 def beside(step: Step) -> Iterator[None]:
-    """Take the step while the context lasts, and wait for it; its error is raised where the context had none."""
+    """Run the step in a thread while the context runs, then wait for it.
+
+    The step's error is raised, unless the context raised one itself.
+    """
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(step)
         yield

@@ -1,4 +1,4 @@
-"""Plain rows as Arrow tables: rows whose times are milliseconds since 1970, in `<name>_ms`."""
+"""Convert plain rows to Arrow tables. Plain rows have times as milliseconds since 1970, in `<name>_ms`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Rows = Sequence[Row | Assignments]
 
 
 def flat(rows: Rows) -> list[Row]:
-    """Return the rows one by one."""
+    """Return all rows as one flat list."""
     return [row for each in rows for row in (each.rows() if isinstance(each, Assignments) else (each,))]
 
 
 def count(rows: Rows) -> int:
-    """Return how many rows there are."""
+    """Return the number of rows."""
     return sum(len(each) if isinstance(each, Assignments) else 1 for each in rows)
 
 
 def from_rows(rows: Iterable[Row | Assignments], schema: TableSchema) -> pa.Table:
-    """Return an Arrow table of rows, of which all are given one by one, or all as assignments."""
+    """Return the rows as an Arrow table; they must all be `Row`, or all be `Assignments`."""
     rows = list(rows)
     if rows and isinstance(rows[0], Assignments):
         return _of_assignments(cast("list[Assignments]", rows), schema)
@@ -39,12 +39,12 @@ def from_rows(rows: Iterable[Row | Assignments], schema: TableSchema) -> pa.Tabl
 
 
 def _of_assignments(found: Sequence[Assignments], schema: TableSchema) -> pa.Table:
-    """Return the rows by column: what the rows of a place share is converted once, and taken for each."""
+    """Build the columns of assignments. Values that several rows share are converted once and then repeated."""
     by_place = [shared for each in found for shared in each.by_place()]
-    of_place = replace(schema, columns=tuple(own for own in schema.columns if own.name not in PARTITION_COLUMNS))
-    shared = from_rows((row for row, _ in by_place), of_place)
+    shared_schema = replace(schema, columns=tuple(own for own in schema.columns if own.name not in PARTITION_COLUMNS))
+    shared = from_rows((row for row, _ in by_place), shared_schema)
     rows = shared.take(np.repeat(np.arange(len(by_place)), [len(partitions) for _, partitions in by_place]))
-    # A dictionary's keys and its values are in the same order.
+    # The keys and the values of a dict are in the same order.
     numbers: Iterable[int | None] = chain.from_iterable(partitions for _, partitions in by_place)
     epochs = chain.from_iterable(partitions.values() for _, partitions in by_place)
     for name, values in zip(PARTITION_COLUMNS, (numbers, epochs), strict=True):
@@ -60,7 +60,7 @@ def _column(rows: Sequence[Row], column: ColumnSchema, type_: pa.DataType) -> pa
 
 
 def _repeated(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    # As most columns of one group's rows do, it may say the same all over, which is seen sooner than it is converted.
+    # Most columns of a group's rows have the same value in all rows: to find that out is faster than to convert them.
     if values and values[0] == values[-1] and values.count(values[0]) == len(values):
         return pa.repeat(pa.scalar(values[0], type_), len(values))
     return pa.array(values, type_)

@@ -1,4 +1,4 @@
-"""Raw records as rows of the history tables: decoded, each kind for its table."""
+"""Decode raw records into rows of the history tables, one table per kind of record."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from offsetstream.tables.arrow_rows import held, is_null, renamed, timestamps_of
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, GROUP_CELLS, RECORD_TABLES, RECORDS, UNDECODABLE
 
-RENAMED = {  # of each history table the columns that decoded records have under other names
+RENAMED = {  # by history table: its columns that have another name in decoded records
     COMMITS: {"key_version": "key_type", "value_bytes": "value_size"},
     RECORDS: {"value_bytes": "value_size"},
     UNDECODABLE: {"reason": "error", "value_bytes": "value"},
 }
-CELLS_RENAMED = {  # and the tables of cells, into which the last of these are merged
+CELLS_RENAMED = {  # the same for the tables of cells, which get the last record of each key
     COMMITTED_OFFSETS: RENAMED[COMMITS] | {DELETED: "is_tombstone"},
     GROUP_CELLS: RENAMED[RECORDS] | {DELETED: "is_tombstone"},
 }
 
 
 def decode_here(raw: pa.Table) -> pa.Table:
-    """Return raw records with the codec's columns and timestamps beside their own."""
+    """Return the raw records with the decoded columns and timestamps added."""
     decoded = decode_records(raw["key"], raw["value"])
     derived = {
         "record_timestamp": held(raw["record_timestamp"]),
@@ -33,11 +33,11 @@ def decode_here(raw: pa.Table) -> pa.Table:
         "value_size": pc.binary_length(raw["value"]),
     }
     columns = (dict(zip(rows.schema.names, rows.columns, strict=True)) for rows in (raw, decoded))
-    return pa.table({name: column for of_one in (*columns, derived) for name, column in of_one.items()})
+    return pa.table({name: column for part in (*columns, derived) for name, column in part.items()})
 
 
 def is_of(table: str, decoded: pa.Table) -> pa.Array:
-    """Tell of each decoded record whether it belongs to the history table."""
+    """Return for each decoded record whether it belongs to the history table."""
     good = is_null(decoded, "error")
     commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
     kinds = (pc.and_(good, commit), pc.and_(good, pc.invert(commit)), pc.invert(good))
@@ -45,5 +45,5 @@ def is_of(table: str, decoded: pa.Table) -> pa.Array:
 
 
 def as_rows_of(table: str, decoded: pa.Table) -> pa.Table:
-    """Return decoded records with the columns of the history table among theirs."""
+    """Return the decoded records with the columns of the history table added."""
     return renamed(decoded, RENAMED[table])

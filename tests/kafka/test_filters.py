@@ -141,9 +141,9 @@ def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: Embedde
     assert reasons["page-views"] == "no offset: never committed, or left out by the filters"
     told = within("offsets", "export", "--group", "team-a.billing", *tables)
     assert (told.returncode, told.stdout) == (0, "orders,0,2\n")
-    assert "Note: the filters of the tables leave out groups that do not match 'team-" in told.stderr
+    assert "Note: the filters of the tables exclude groups that do not match 'team-" in told.stderr
     for asked, reason in (
-        (("--group", "team-a.billing"), "Note: the filters of the tables leave out groups"),
+        (("--group", "team-a.billing"), "Note: the filters of the tables exclude groups"),
         (("--group", "team-b.billing"), "The offsets of group 'team-b.billing' at "),
         (("--group", "team-a.billing", "--topic", "page-views"), "The offsets for topic 'page-views' at "),
     ):
@@ -151,7 +151,7 @@ def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: Embedde
             "offsets", "reset", *asked, "--at", "1s", "--bootstrap-server", own_kafka.bootstrap_server, *tables
         )
         assert reason in done.stdout + done.stderr
-        assert "the filters of the tables leave out" in done.stdout + done.stderr
+        assert "the filters of the tables exclude" in done.stdout + done.stderr
         assert "had no" not in done.stdout + done.stderr
 
 

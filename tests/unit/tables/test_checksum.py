@@ -61,7 +61,7 @@ def test_pieces_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None
     assert row_hashes(rows.slice(3, 4), UNDECODABLE).tolist() == whole[3:7].tolist()
     assert row_hashes(rows.take(list(range(7, -1, -1))), UNDECODABLE).tolist() == whole[::-1].tolist()
     checksum._powers.cache_clear()
-    monkeypatch.setattr(checksum, "_AT_ONCE", 5000)
+    monkeypatch.setattr(checksum, "_SLICE_BYTES", 5000)
     assert row_hashes(rows, UNDECODABLE).tolist() == whole.tolist()
     checksum._powers.cache_clear()
 

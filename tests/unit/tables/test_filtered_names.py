@@ -1,4 +1,4 @@
-"""Of which names the tables say that their filters leave them out: only where every offsets partition does."""
+"""Names count as filtered only if every offsets partition filters them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_groups_and_topics() -> None:
     assert filtered.groups(["d", "c", "a", "b", NO_UTF8]) == ["b", "c"]
     assert filtered.topics(["views", "orders", "b"]) == ["b", "views"]
     assert filtered.note == (
-        "the filters of the tables leave out groups that match 'b|c', offsets of topics that do not match 'orders'"
+        "the filters of the tables exclude groups that match 'b|c', offsets of topics that do not match 'orders'"
     )
 
 
