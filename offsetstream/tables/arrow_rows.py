@@ -1,4 +1,4 @@
-"""Arrow tables that the driver holds, as rows of the tables: appended, merged and read without Spark."""
+"""Append, merge and read rows of the tables as Arrow tables, on the driver, without Spark."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 GroupKey = tuple[int, str]  # offsets partition and group id
 _GROUP = ("offsets_partition", "group_id")
-_IN_A_CONDITION = 500  # groups; of more the rows are read and then looked through
-# What a timestamp may be in every engine that reads Delta: the years 1 to 9999, in milliseconds since 1970.
+_MAX_IN_CONDITION = 500  # groups; with more, the rows of their partitions are read and then filtered
+# Every engine that reads Delta supports these timestamps: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _UTC = pa.timestamp("us", "UTC")
 
 
-# delta-rs (1.6) takes an append for a reader of the whole table: it loses to whoever deletes a row of it.
+# delta-rs (1.6) treats an append like a read of the complete table, so it conflicts with any deletion of rows.
 @again_on_conflict
 def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
-    """Append rows to a history table, once per batch; `rows` has its columns but the three that say who wrote.
+    """Append rows to a history table, once per batch; `rows` has its columns except the three of `SIGNATURE`.
 
-    Returns the rows as they were appended, None if there are none or the batch has appended them before.
+    Returns the appended rows; None if there are none, or if this batch appended them before.
     """
     table = tables.open(name)
     if not rows.num_rows or is_done(table, batch):
@@ -41,7 +41,7 @@ def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.
 
 
 def append_to(table: Snapshot, rows: pa.Table, batch: BatchId, transaction: Transaction) -> pa.Table:
-    """Append rows, signed with the batch, to a table as it was opened; ConflictError if it lost to somebody else."""
+    """Append rows, signed with the batch, to an opened table; ConflictError if another write came first."""
     signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(table.name))
     table.append([signed], transaction)
     return signed
@@ -56,7 +56,7 @@ def merge_rows(
     newer_only: bool = False,
     replace_where: str | None = None,
 ) -> None:
-    """Merge rows into a state table, as `TableWriter.merge` does; without rows nothing is written."""
+    """Merge rows into a state table, as `TableWriter.merge` does. Without rows nothing is written."""
     if not rows.num_rows and replace_where is None:
         return
     schema = load_schema(name)
@@ -66,44 +66,47 @@ def merge_rows(
 
 
 def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()) -> pa.Table:
-    """Return the table's rows of the given groups: the named columns, which have the group's two, or all."""
+    """Return the table's rows of the given groups.
+
+    `columns` must include `offsets_partition` and `group_id`; without it all columns are returned.
+    """
     schema = load_schema(name)
-    chosen = list(columns or schema.column_names)
-    empty = pa.schema([schema.arrow.field(column) for column in chosen]).empty_table()
+    selected = list(columns or schema.column_names)
+    empty = pa.schema([schema.arrow.field(column) for column in selected]).empty_table()
     if not groups:
         return empty
     partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in groups}))
     where = f"offsets_partition IN ({partitions})"
-    if len(groups) <= _IN_A_CONDITION:
+    if len(groups) <= _MAX_IN_CONDITION:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
     wanted = RowKeys(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
-    parts = gathered(tables.open(name).rows(where, chosen), len(groups))
+    parts = gathered(tables.open(name).rows(where, selected), len(groups))
     found = [among(part, wanted) for part in parts]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 
 def group_keys(rows: pa.Table) -> set[GroupKey]:
-    """Return the groups that rows are of."""
+    """Return the keys of the groups that the rows belong to."""
     return set(zip(*(rows[name].to_pylist() for name in _GROUP), strict=True))
 
 
 def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Return the rows with exactly the table's columns, in its types."""
+    """Return the rows with exactly the table's columns and types."""
     return rows.select(schema.column_names).cast(schema.arrow)
 
 
 def timestamps(milliseconds: Iterable[int | None]) -> pa.Array:
-    """Return milliseconds since 1970 as timestamps; null for a time that no engine can hold."""
+    """Return milliseconds since 1970 as timestamps; null outside the years 1 to 9999."""
     return timestamps_of(pa.array(milliseconds, pa.int64()))
 
 
 def timestamps_of(milliseconds: pa.Array) -> pa.Array:
-    """Return the same of a column of 64-bit numbers."""
+    """Return a column of 64-bit milliseconds as timestamps, like `timestamps`."""
     return _between(milliseconds, FIRST_MS, LAST_MS).cast(pa.timestamp("ms", "UTC")).cast(_UTC)
 
 
 def held(timestamps: pa.Array) -> pa.Array:
-    """Return timestamps in microseconds without those that no engine can hold: null instead."""
+    """Return timestamps in microseconds, with null for those outside the years 1 to 9999."""
     return _between(timestamps.cast(pa.int64()), FIRST_MS * 1000, LAST_MS * 1000 + 999).cast(_UTC)
 
 
@@ -113,14 +116,14 @@ def _between(numbers: pa.Array, first: int, last: int) -> pa.Array:
 
 
 def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
-    """Return the rows with one more column for each value, the same in every row."""
+    """Return the rows with a column added for each value, the same in every row."""
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
     return rows
 
 
 def partition_numbers(rows: pa.Table, values: Mapping[int, int], default: int) -> pa.Array:
-    """Return, for each row, the value of its offsets partition; `default` where there is none."""
+    """Return for each row the value of its offsets partition; `default` if there is none."""
     partitions = rows["offsets_partition"].to_numpy()
     numbers = np.full(max([partitions.max(initial=-1), *values]) + 1, default, np.int64)
     for partition, number in values.items():
@@ -129,12 +132,12 @@ def partition_numbers(rows: pa.Table, values: Mapping[int, int], default: int) -
 
 
 def renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return the rows with the columns `names` (new: old) added under their new names."""
+    """Return the rows with columns added under new names; `names` maps each new name to the old one."""
     for new, old in names.items():
         rows = rows.append_column(new, rows[old])
     return rows
 
 
 def is_null(rows: pa.Table, column: str) -> pa.Array:
-    """Tell for each row whether the column is null."""
+    """Return for each row whether the column is null."""
     return pc.is_null(rows[column])

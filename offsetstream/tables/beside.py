@@ -22,22 +22,20 @@ THRESHOLDS = TableSchema(
         ColumnSchema("intervals", "INT", "Number of commits, and of end offset samples, in the window. Null: 10"),
         ColumnSchema("window_seconds", "BIGINT", "Length of the window that the verdict judges, in seconds. Null: 300"),
         ColumnSchema(
-            "max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before the group is late. Null: no limit"
+            "max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before it is late. Null: no limit"
         ),
     ),
 )
 OPERATIONS = TableSchema(
     name="operations",
     kind="state",
-    comment="Changes that commands made to the live cluster: a row when one starts and a row when it ends. No job writes to it",
+    comment="Changes by commands to the live cluster: a row when one starts, a row when it ends. No job writes to it",
     key=("operation_id", "status"),
     columns=(
         ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot file has this name"),
         ColumnSchema("happened_at", "TIMESTAMP", "Time of the row, by the clock of the machine that ran the command"),
         ColumnSchema("kind", "STRING", "reset, import, undo, delete-offsets or delete-groups"),
-        ColumnSchema(
-            "status", "STRING", "started; at the end done, partial (some refused), failed, or ended (no answer)"
-        ),
+        ColumnSchema("status", "STRING", "started; then done, partial (some refused), failed, or ended (no answer)"),
         ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
         ColumnSchema("host", "STRING", "Name of that machine"),
         ColumnSchema("client_version", "STRING", "Version of offsetstream"),
@@ -45,13 +43,11 @@ OPERATIONS = TableSchema(
         ColumnSchema("command", "STRING", "Command line"),
         ColumnSchema("groups", "STRING", "Ids of the groups: a JSON list"),
         ColumnSchema("snapshot", "STRING", "File with the offsets that were committed before"),
-        ColumnSchema(
-            "changes", "STRING", "Offset of each partition before and after: a JSON list; null in the row of the end"
-        ),
+        ColumnSchema("changes", "STRING", "Offsets before and after, by partition: a JSON list; null in the end's row"),
         ColumnSchema(
             "result",
             "STRING",
-            "Errors of partitions, and the reason of an early end: JSON; null in the row of the start",
+            "Errors of partitions, and why it ended early: JSON; null in the start's row",
         ),
     ),
 )

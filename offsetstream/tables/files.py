@@ -1,4 +1,4 @@
-"""The files behind a table: what keeps them few, and those that Spark's tasks write for a load."""
+"""The files of a table: compaction and clean-up, and the files that Spark tasks write during a load."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 
 MIB = 1024 * 1024
-# A day that is written to is compacted in steps, so that a row is written a few times, not with each step again.
+# Today's files are compacted in two steps, so that a row is rewritten a few times only, not at each compaction.
 OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Small files that are better put together: of a day of a history, or of a whole state table."""
+    """A set of small files to compact: the files of one day of a history, or of a complete state table (`day` None)."""
 
     day: date | None
     files: int
     target_bytes: int
-    is_closed: bool  # nobody writes to it any more
+    is_closed: bool  # no new rows come
 
 
 def crowd_of(day: date | None, files: int, today: date) -> Crowd:
-    """Return so many files of a day, or of a whole state table."""
+    """Return the set of `files` files of a day, or of a complete state table."""
     is_closed = day is None or day < today
     return Crowd(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)
 
 
 def in_turn(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
-    """Return those of at least two files, closed days last."""
+    """Return the sets with at least two files, closed days last."""
     found = (crowd for crowd in crowds if crowd.files > 1)
     return sorted(found, key=lambda crowd: (crowd.is_closed, crowd.day or today))
 
 
 @dataclass(frozen=True)
 class Present:
-    """The data files of a table's present version, and their bytes."""
+    """Number of data files of a table's current version, and their bytes."""
 
     files: int
     bytes: int
@@ -54,7 +54,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Stored:
-    """What lies there for a table: data files, those of its log, and all their bytes; dead files too."""
+    """Number of stored data files and log files of a table, and the bytes of all; includes files no longer used."""
 
     files: int
     log_files: int
@@ -62,19 +62,19 @@ class Stored:
 
 
 class TableFiles(ABC):
-    """The files of a table as it was when it was opened."""
+    """The files of a table at the version that was opened."""
 
     @abstractmethod
     def crowds(self) -> list[Crowd]:
-        """Return where there are at least two files that are less than half of what they might be, closed days last."""
+        """Return the sets of at least two files that are smaller than half of their target, closed days last."""
 
     @abstractmethod
     def compact(self, crowd: Crowd) -> None:
-        """Put its files together; ConflictError where another write took them away meanwhile."""
+        """Compact its files; ConflictError if another write removed one meanwhile."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Delete the files that no version within the table's retention has, and the log before it."""
+        """Delete data files that no version within the table's retention uses, and older log files."""
 
     @abstractmethod
     def removable(self) -> set[str]:
@@ -82,22 +82,22 @@ class TableFiles(ABC):
 
     @abstractmethod
     def present(self) -> Present:
-        """Return what the table is made of."""
+        """Return number and bytes of the current data files."""
 
     @abstractmethod
     def stored(self, without: Collection[str] = ()) -> Stored:
-        """Return what lies there, but for data files of the given names."""
+        """Return number and bytes of all stored files, except data files with the names in `without`."""
 
     @abstractmethod
     def lost(self) -> list[str]:
-        """Return the data files that the table has, and that are not there."""
+        """Return the data files that the table names but that do not exist."""
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file of rows that is not the table's yet; `path` is the store's own, `counted` for the ledger.
+    """A written file that no commit has added to the table yet.
 
-    `day` is that of a history's rows.
+    `path` is relative to the table. `day` is the day of a history's rows. `counted` has entries for the ledger.
     """
 
     path: str
@@ -108,20 +108,20 @@ class NewFile:
 
 
 class TaskWriter(ABC):
-    """Writes rows of a history in a task of Spark's, which it is pickled for; they are the table's with a commit."""
+    """Writes rows of a history inside a Spark task (it is pickled). A later commit adds the file to the table."""
 
     @abstractmethod
     def write(self, rows: pa.Table) -> None:
-        """Append rows; they have all columns but the three that say who wrote them."""
+        """Append rows; they have all columns except the three of `SIGNATURE`."""
 
     @abstractmethod
     def close(self) -> NewFile | None:
-        """Finish; None if there were no rows."""
+        """Finish the file and return it; None if there were no rows."""
 
 
 @again_on_conflict
 def append_files(tables: Store, name: str, files: Sequence[NewFile], batch: BatchId) -> None:
-    """Give the files to the history table in one commit, once per batch; TablesError if they are not there."""
+    """Add the files to the history table in one commit, once per batch; TablesError if a file is missing."""
     table = tables.open(name)
     if files and not is_done(table, batch):
         table.append_files(files, transaction_of(table, batch))

@@ -1,8 +1,8 @@
-"""The ledger of the history: how many rows the job gave to each history table, and their checksums.
+"""The ledger of the history: how many rows the job wrote to each history table, and their checksums.
 
-A compacted topic cannot show what a history has lost; this can. The records of a log come into a history in the order
-of their offsets, so all rows up to the last offset that the ledger has of a log are counted, and all above are not yet:
-what a job leaves uncounted when it dies, the next one counts (`count_open`).
+The topic is compacted, so it cannot show which rows a history has lost. The ledger can. Records of a log enter a
+history in the order of their offsets. So for each log, all rows up to the ledger's last offset are counted, and no row
+above it. Rows that a job did not count before it died are counted by the next one (`count_open`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, groupe
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 _PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
-_RANGES = 100  # in one question
+_RANGES = 100  # per query
 _NO_OFFSET = np.iinfo(np.int64).max
 
 
 def read_entries(ledger: Snapshot, history: str, where: str = "true", *, each_batch: bool = False) -> list[Entry]:
-    """Return what the ledger has of a history table: of each log and day, or also of each batch."""
+    """Return the ledger's entries of a history table: by log and day, with `each_batch` also by batch."""
     query = f"SELECT * FROM rows WHERE history = {sql_text(history)} AND {where}"  # noqa: S608 - our own SQL
     rows = ledger.query(query).read_all()
     at = rows.column_names.index("checksum")
@@ -39,12 +39,12 @@ def read_entries(ledger: Snapshot, history: str, where: str = "true", *, each_ba
 
 
 def last_offsets(ledger: Snapshot, history: str) -> dict[Log, int]:
-    """Return the greatest offset that is counted of each log."""
-    found = ledger.query(_last(history, "rows")).read_all().to_pylist()
+    """Return the greatest counted offset of each log."""
+    found = ledger.query(_last_offsets_sql(history, "rows")).read_all().to_pylist()
     return {(row["p"], row["l"]): row["last"] for row in found}
 
 
-def _last(history: str, ledger: str) -> str:
+def _last_offsets_sql(history: str, ledger: str) -> str:
     return (
         f"SELECT offsets_partition AS p, log_id AS l, max(last_record_offset) AS last FROM {ledger} "  # noqa: S608 - our own SQL
         f"WHERE history = {sql_text(history)} GROUP BY offsets_partition, log_id"
@@ -54,9 +54,9 @@ def _last(history: str, ledger: str) -> str:
 def count_rows(
     ledger: Snapshot, tables: Store, history: str, where: str = "true", *, once: bool = False
 ) -> list[Entry]:
-    """Count the rows of a history table anew, up to where the ledger has counted them; in bounded memory.
+    """Count the rows of a history table again, up to the ledger's last offsets. Memory is bounded.
 
-    With `once` a record that is there twice counts once, as when it was written; all rows are in memory then.
+    With `once`, a record that the table has twice counts once; then all rows are in memory.
     """
     columns = ", ".join(f"r.{name}" for name in load_schema(history).column_names)
     query = f"{joined_rows(history, columns)} AND {where}"
@@ -68,18 +68,18 @@ def count_rows(
 
 
 def joined_rows(history: str, columns: str) -> str:
-    """Return the SQL of the `rows` r of a history that the `ledger` has counted."""
+    """Return the SQL that selects the rows (`r`) of a history that the table `ledger` has counted."""
     return (
-        # The small side first: it is the one that is held in memory.
-        f"SELECT {columns} FROM ({_last(history, 'ledger')}) e JOIN rows r "  # noqa: S608 - our own SQL
+        # The small side comes first, because the join keeps that one in memory.
+        f"SELECT {columns} FROM ({_last_offsets_sql(history, 'ledger')}) e JOIN rows r "  # noqa: S608 - our own SQL
         "ON r.offsets_partition = e.p AND r.log_id = e.l WHERE r.record_offset <= e.last"
     )
 
 
 def write_entries(tables: Store, entries: Mapping[str, Collection[Entry]], batch: BatchId) -> None:
-    """Append entries of history tables, by these, once per batch."""
+    """Append entries, given by history table, once per batch."""
     if any(entries.values()):
-        _append([row_of(history, each) for history, of_one in entries.items() for each in of_one], tables, batch)
+        _append([row_of(history, entry) for history, found in entries.items() for entry in found], tables, batch)
 
 
 @again_on_conflict
@@ -91,9 +91,9 @@ def _append(rows: list[dict[str, Any]], tables: Store, batch: BatchId) -> None:
 
 
 def count_open(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
-    """Count the rows of history tables that are not in the ledger yet; return the greatest offset of each log.
+    """Count the rows that the ledger has not counted yet; return the greatest offset of each log, by history table.
 
-    Only rows with an offset of at least `above` are looked at, where the ledger has anything of the table.
+    If the ledger has any entry of a table, only rows with an offset of at least `above` are read.
     """
     ledger = tables.open(LEDGER)
     greatest: dict[str, dict[Log, int]] = {}
@@ -130,10 +130,10 @@ def _counted(history: str, found: pa.RecordBatchReader, above: Mapping[Log, int]
 
 
 def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator[pa.Table]:
-    """Yield what a query found that selects a table's columns, a hundred thousand or so together."""
+    """Yield the result of a query for a table's columns, in pieces of about 100,000 rows or 64 MiB."""
     pieces, count, size = list[pa.Table](), 0, 0
     for batch in found:
-        piece = conform(pa.Table.from_batches([batch]), schema)  # before 24 pyarrow knows no size of text views
+        piece = conform(pa.Table.from_batches([batch]), schema)  # pyarrow before 24 has no size for text views
         pieces.append(piece)
         count, size = count + piece.num_rows, size + piece.nbytes
         if count > _PIECE_ROWS or size > _PIECE_BYTES:
@@ -143,9 +143,9 @@ def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator
         yield pa.concat_tables(pieces)
 
 
-def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
-    """Return for each row the number of its log; `default` where there is none."""
-    logs = np.array([(partition << 32 | log, number) for (partition, log), number in of_logs.items()], np.int64)
+def limits(rows: pa.Table, by_log: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
+    """Return for each row the value of its log in `by_log`; `default` if there is none."""
+    logs = np.array([(partition << 32 | log, number) for (partition, log), number in by_log.items()], np.int64)
     logs = np.concatenate([logs.reshape(-1, 2), [[_NO_OFFSET, default]]])
     logs = logs[np.argsort(logs[:, 0])]
     partitions, log_ids = (rows[name].fill_null(-1).to_numpy().astype(np.int64) for name in LOG)
@@ -155,7 +155,7 @@ def limits(rows: pa.Table, of_logs: Mapping[Log, int], default: int) -> npt.NDAr
 
 
 def greatest_offsets(tables: Store, history: str, above: int = 0) -> dict[Log, int]:
-    """Return the greatest record offset that a history table has of each log, of those of at least `above`."""
+    """Return the greatest record offset of each log in a history table; offsets below `above` are not read."""
     query = (
         "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows "  # noqa: S608 - our own SQL
         f"WHERE record_offset >= {above} GROUP BY offsets_partition, log_id"
@@ -165,17 +165,17 @@ def greatest_offsets(tables: Store, history: str, above: int = 0) -> dict[Log, i
 
 
 def count_between(tables: Store, history: str, ranges: Mapping[Log, tuple[int, int]]) -> dict[Log, int]:
-    """Return how many rows a history table has of each log from an offset to an end (exclusive)."""
+    """Return how many rows a history table has of each log within a range of offsets (end exclusive)."""
     table = tables.open(history)
     found: dict[Log, int] = {}
-    places = [
+    conditions = [
         f"(offsets_partition = {partition} AND log_id = {log} AND record_offset >= {start} AND record_offset < {end})"
         for (partition, log), (start, end) in ranges.items()
     ]
-    for at in range(0, len(places), _RANGES):
+    for at in range(0, len(conditions), _RANGES):
         query = (
             "SELECT offsets_partition, log_id, count(*) AS rows FROM rows "  # noqa: S608 - our own SQL
-            f"WHERE {' OR '.join(places[at : at + _RANGES])} GROUP BY offsets_partition, log_id"
+            f"WHERE {' OR '.join(conditions[at : at + _RANGES])} GROUP BY offsets_partition, log_id"
         )
         for row in table.query(query).read_all().to_pylist():
             found[row["offsets_partition"], row["log_id"]] = row["rows"]
@@ -184,13 +184,13 @@ def count_between(tables: Store, history: str, ranges: Mapping[Log, tuple[int, i
 
 @again_on_conflict
 def forget(tables: Store, histories: Collection[str]) -> None:
-    """Take history tables out of the ledger, whose rows someone deleted with the tables."""
+    """Delete the entries of history tables from the ledger, after someone deleted these tables."""
     if histories:
-        named = ", ".join(map(sql_text, sorted(histories)))
-        tables.open(LEDGER).replace(f"history IN ({named})", [])
+        names = ", ".join(map(sql_text, sorted(histories)))
+        tables.open(LEDGER).replace(f"history IN ({names})", [])
 
 
 def row_of(history: str, entry: Entry) -> dict[str, Any]:
-    """Return an entry of a history table as the ledger has it."""
+    """Return an entry of a history table as a row of the ledger."""
     values = {name: value for name, value in vars(entry).items() if name != "day"}
     return values | {"history": history, HISTORY_DAY: date.fromisoformat(entry.day)}

@@ -1,4 +1,4 @@
-"""Rows of a history, counted: how many, the sum of their hashes and their last offset, by log, day and batch."""
+"""Counts of history rows: number, sum of hashes and last offset, by log, day and batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH = (*DAY, "checkpoint_id", "batch_id")
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows of one log that one batch (None: any) wrote on one day; `day` in ISO 8601."""
+    """A count of rows of one log, which one batch (None: any batch) wrote on one day; `day` is ISO 8601."""
 
     offsets_partition: int
     log_id: int
@@ -32,11 +32,11 @@ class Entry:
 
     @property
     def log(self) -> Log:
-        """The log whose records the rows are."""
+        """The log that the rows come from."""
         return self.offsets_partition, self.log_id
 
     def __add__(self, other: Entry) -> Entry:
-        """Return both together."""
+        """Return the sum of both."""
         return self._with(other, 1)
 
     def __sub__(self, other: Entry) -> Entry:
@@ -50,19 +50,19 @@ class Entry:
 
     @property
     def of_the_day(self) -> Entry:
-        """The same, whoever wrote the rows."""
+        """The same entry without its batch."""
         return replace(self, checkpoint_id=None, batch_id=None)
 
 
 class Tally:
-    """Counts rows of a history as they pass by."""
+    """Counts rows of a history, part by part."""
 
     def __init__(self, history: str) -> None:
         self._schema = load_schema(history)
         self._found: dict[tuple[Any, ...], Entry] = {}
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Count rows; they have all columns of the history table."""
+        """Count rows; they must have all columns of the history table."""
         rows = pa.table(rows)
         columns = {name: rows[name] for name in BATCH} | {
             "rows": pa.repeat(pa.scalar(1), rows.num_rows),
@@ -75,13 +75,13 @@ class Tally:
 
     @property
     def entries(self) -> list[Entry]:
-        """What was counted, by log, day and batch."""
+        """The counts by log, day and batch."""
         return list(self._found.values())
 
 
 def grouped(rows: pa.Table, by: tuple[str, ...]) -> list[Entry]:
-    """Add up rows with the columns of the ledger, their checksums without a sign, by the columns `by`."""
-    sums = [("rows", "sum"), ("checksum", "sum"), ("last_record_offset", "max")]  # of checksums modulo 2^64
+    """Sum rows of the ledger, grouped by the columns `by`; the checksums must be unsigned."""
+    sums = [("rows", "sum"), ("checksum", "sum"), ("last_record_offset", "max")]  # checksums wrap modulo 2^64
     return [
         Entry(
             row["offsets_partition"],
@@ -98,7 +98,7 @@ def grouped(rows: pa.Table, by: tuple[str, ...]) -> list[Entry]:
 
 
 def by_day(entries: Iterable[Entry]) -> dict[tuple[Log, str], Entry]:
-    """Add up entries of one history table by log and day."""
+    """Sum entries of one history table by log and day."""
     found: dict[tuple[Log, str], Entry] = {}
     for each in entries:
         key = (each.log, each.day)

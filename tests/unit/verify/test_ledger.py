@@ -254,7 +254,7 @@ def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) ->
 
 def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     append_of_days(tables, {1: range(6)})
-    whole, beaten = ledger_days._of_day, list[object]()
+    whole, beaten = ledger_days._entries_of_day, list[object]()
 
     def beaten_once(table: Snapshot, day: str) -> Any:
         found = whole(table, day)
@@ -263,7 +263,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
             append_of_days(tables, {1: range(6, 9)})
         return found
 
-    monkeypatch.setattr(ledger_days, "_of_day", beaten_once)
+    monkeypatch.setattr(ledger_days, "_entries_of_day", beaten_once)
     sum_up(tables, ago(0))
     assert differences(tables) == []
     assert [row["rows"] for row in entries(tables)] == [9]
