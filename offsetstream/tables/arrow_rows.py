@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import gathered
+from offsetstream.tables.matching import regrouped
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.row_keys import RowKeys, among
 from offsetstream.tables.schema import TableSchema, load_schema
@@ -80,7 +80,7 @@ def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns:
     if len(groups) <= _MAX_IN_CONDITION:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
     wanted = RowKeys(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
-    parts = gathered(tables.open(name).rows(where, selected), len(groups))
+    parts = regrouped(tables.open(name).rows(where, selected), len(groups))
     found = [among(part, wanted) for part in parts]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 

@@ -17,7 +17,7 @@ THRESHOLDS = TableSchema(
         ColumnSchema(
             "minimum_complete",
             "DOUBLE",
-            "Least share of `intervals` commits that a verdict needs; with fewer it is OK. Null: 0",
+            "Share of `intervals` commits below which the verdict is OK. Null: 0",
         ),
         ColumnSchema("intervals", "INT", "Number of commits, and of end offset samples, in the window. Null: 10"),
         ColumnSchema("window_seconds", "BIGINT", "Length of the window that the verdict judges, in seconds. Null: 300"),

@@ -38,7 +38,7 @@ def crowd_of(day: date | None, files: int, today: date) -> Crowd:
     return Crowd(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)
 
 
-def in_turn(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
+def compaction_order(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
     """Return the sets with at least two files, closed days last."""
     found = (crowd for crowd in crowds if crowd.files > 1)
     return sorted(found, key=lambda crowd: (crowd.is_closed, crowd.day or today))

@@ -1,7 +1,7 @@
-"""The lease: one job at a time writes to a set of tables (rule 8).
+"""The lease: only one job at a time writes to a set of tables (rule 8).
 
-The lease is the one row of the table `job_lease`. It is written by the driver, so that a heartbeat costs milliseconds
-and waits for no Spark job. Of two competing updates one wins; the other sees that it has lost.
+The lease is the single row of the table `job_lease`. The driver writes it, so a heartbeat takes milliseconds and does
+not wait for a Spark job. If two updates compete, one wins and the other fails.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesE
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
 from offsetstream.tables.names import JOB_LEASE
-from offsetstream.tables.small_tables import HeldRows, Row, read_rows, update_rows
+from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.version import refuse_newer
 
 ROW = "offsets"
 _NEVER = datetime.min.replace(tzinfo=UTC)
-ALL_PARTITIONS = "all"  # of a request for a reload
+ALL_PARTITIONS = "all"  # in a reload request
 _TAKEN_OVER = "another job has taken over the lease of these tables: this one stops"
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 
 
 class UnsureLeaseError(LeaseError):
-    """Whether the job that holds the lease lives is not known yet: watch `row`."""
+    """It is not known yet whether the job that holds the lease (`row`) is alive."""
 
     def __init__(self, message: str, row: LeaseRow) -> None:
         super().__init__(message)
@@ -43,22 +43,22 @@ class UnsureLeaseError(LeaseError):
 
 
 class Lease:
-    """The claim of one job on a set of tables; made by `acquire`, kept alive by `heartbeat`."""
+    """The lease of one job on a set of tables. `acquire` takes it, `heartbeat` keeps it."""
 
     def __init__(self, table: Snapshot, owner: str, found: LeaseRow, look_seconds: float) -> None:
-        self._held = HeldRows(table)
-        self._lock = threading.Lock()  # the heartbeat's thread and the job's share the table
+        self._rows = CachedRows(table)
+        self._lock = threading.Lock()  # the heartbeat thread and the job's thread share the table
         self.owner = owner
-        self.found = found  # what the lease said before: how the job before this one ended
-        self.seen = found  # what it said when it was last looked at
-        self.look_seconds = look_seconds  # as of the store
+        self.found = found  # the lease before this job took it: it shows how the previous job ended
+        self.seen = found  # the lease at its last read
+        self.look_seconds = look_seconds  # the store's
 
     @classmethod
     def acquire(cls, tables: Store, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
-        """Take the lease if its holder is dead, by what `watch` has seen, or in any case with `force`.
+        """Take the lease if `watch` shows that its holder is dead; with `force`, take it in any case.
 
-        Raises LeaseError if the holder lives or another job takes the lease at this moment, UnsureLeaseError if it is
-        not known yet whether the holder lives.
+        Raises LeaseError if the holder is alive, or if another job takes the lease at the same time. Raises
+        UnsureLeaseError if it is not known yet whether the holder is alive.
         """
         table = _open(tables)
         if _read(table) is None:
@@ -67,12 +67,12 @@ class Lease:
         row, life = (watch or HeartbeatWatch()).look(partial(_read_again, table))
         assert row is not None  # noqa: S101 - written above
         if life is not Life.DEAD and not force:
-            held = (
-                f"another job ({row.holder}) writes to {tables.name}, last sign of life {row.sign_of_life}: stop it by "
-                f"'offsetstream stop --tables {tables.name}'; if it has died, wait {LIFETIME.seconds} s, or start this "
-                "one with --force"
+            message = (
+                f"another job ({row.holder}) writes to {tables.name}; its last heartbeat: {row.sign_of_life}. Stop it "
+                f"with 'offsetstream stop --tables {tables.name}'. If it has died, wait {LIFETIME.seconds} s, or start "
+                "this job with --force"
             )
-            raise LeaseError(held) if life is Life.ALIVE else UnsureLeaseError(held, row)
+            raise LeaseError(message) if life is Life.ALIVE else UnsureLeaseError(message, row)
         lease = cls(table, f"{here()}{os.getpid()}/{uuid.uuid4()}", row, tables.look_seconds)
         lease._claim(row.owner)
         return lease
@@ -87,69 +87,69 @@ class Lease:
             "stop_requested_by": None,
         }
         try:
-            updated = self._held.update(lambda row: claim if row["owner"] == before else None)
+            updated = self._rows.update(lambda row: claim if row["owner"] == before else None)
         except ConflictError as error:
             raise LeaseError(_JUST_TAKEN) from error
         if not updated:
             raise LeaseError(_JUST_TAKEN)
 
     def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
-        """Note the checkpoint under which this job writes."""
+        """Write this job's checkpoint into the lease."""
         self._update(lambda _: {"checkpoint_id": checkpoint_id, "checkpoint_location": location})
 
     def heartbeat(self) -> LeaseRow:
-        """Give a sign of life, and return the lease as it stands; LeaseError if another job has taken it."""
+        """Write a heartbeat and return the current lease; LeaseError if another job has taken it."""
         self._update(lambda _: {"heartbeat_at": datetime.now(UTC)})
         with self._lock:
-            return self._look()
+            return self._checked_row()
 
     def read(self) -> LeaseRow:
-        """Return the lease as it stands; LeaseError if another job has taken it."""
+        """Return the current lease; LeaseError if another job has taken it."""
         with self._lock:
-            self._held.table.refresh()
-            return self._look()
+            self._rows.table.refresh()
+            return self._checked_row()
 
-    def _look(self) -> LeaseRow:
-        row = _row_of(self._held.rows)
+    def _checked_row(self) -> LeaseRow:
+        row = _row_of(self._rows.rows)
         if row is None or row.owner != self.owner:
             raise LeaseError(_TAKEN_OVER)
         self.seen = row
         return row
 
     def finish_reload(self, request: str, left: Collection[int] = ()) -> None:
-        """Take back the request but for the partitions that are `left`, unless more has been asked for since."""
-        rest = ",".join(map(str, sorted(left))) or None
-        self._update(lambda row: {"reload_requested": rest} if row.get("reload_requested") == request else {})
+        """Clear the reload request, except for the partitions `left`; do nothing if the request has grown since."""
+        remaining = ",".join(map(str, sorted(left))) or None
+        self._update(lambda row: {"reload_requested": remaining} if row.get("reload_requested") == request else {})
 
     def release(self) -> None:
-        """Give the lease back, so that the next job starts at once."""
+        """Release the lease, so that the next job can start at once."""
         self._update(lambda _: {"owner": None, "heartbeat_at": datetime.now(UTC), "stop_requested_by": None})
 
     @again_on_conflict
     def _update(self, change: Callable[[Row], Row]) -> None:
-        """Change the row as it was last seen: whether it still is so, the commit tells."""
+        """Change the row as last read; the commit fails if the row has changed since."""
         with self._lock:
             try:
-                updated = self._held.update(lambda row: change(row) if row["owner"] == self.owner else None)
+                updated = self._rows.update(lambda row: change(row) if row["owner"] == self.owner else None)
             except ConflictError:
-                self._held.table.refresh()
+                self._rows.table.refresh()
                 raise
         if not updated:
             raise LeaseError(_TAKEN_OVER)
 
 
 def read_lease(tables: Store) -> LeaseRow | None:
-    """Return the lease of the tables, None if no job ever ran; TablesError if there are no tables."""
+    """Return the lease of the tables; None if no job ever ran. TablesError if there are no tables."""
     return _read(_open(tables))
 
 
 def lease_reader(tables: Store) -> Callable[[], LeaseRow | None]:
-    """Return what reads the lease as it stands each time that it is called, at less cost than `read_lease`."""
-    held = HeldRows(_open(tables))
+    """Return a function that reads the current lease; repeated calls are cheaper than `read_lease`."""
+    cached = CachedRows(_open(tables))
 
     def read() -> LeaseRow | None:
-        held.table.refresh()
-        return _row_of(held.rows)
+        cached.table.refresh()
+        return _row_of(cached.rows)
 
     return read
 
@@ -157,27 +157,27 @@ def lease_reader(tables: Store) -> Callable[[], LeaseRow | None]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # as in a container whose user has a number and no name
+    except (KeyError, OSError):  # for example a container whose user has only a number
         return str(os.getuid())
 
 
 @again_on_conflict
 def request_stop(tables: Store) -> None:
-    """Ask the job that holds the lease to stop after its present batch."""
-    by = f"{_user()}@{socket.gethostname()}"
-    update_rows(_open(tables), lambda row: {"stop_requested_by": by} if row["owner"] is not None else None)
+    """Ask the job that holds the lease to stop after its current batch."""
+    requester = f"{_user()}@{socket.gethostname()}"
+    update_rows(_open(tables), lambda row: {"stop_requested_by": requester} if row["owner"] is not None else None)
 
 
 @again_on_conflict
 def request_reload(tables: Store, partitions: Collection[int]) -> LeaseRow:
-    """Ask the job, or the next one, to load offsets partitions anew: those named, or all; LeaseError if none ever ran.
+    """Ask the current or the next job to load offsets partitions again: `partitions`, or all if it is empty.
 
-    What was asked for before and is not done yet stays asked for. Returns the lease with the request.
+    An earlier request that is not done yet stays. Returns the lease with the request; LeaseError if no job ever ran.
     """
     table = _open(tables)
     row = _read(table)
     if row is None:
-        raise LeaseError(f"no job ever wrote to {tables.name}: 'offsetstream run' loads everything")
+        raise LeaseError(f"no job has written to {tables.name} yet: start one with 'offsetstream run'; it loads all")
     if partitions and row.reload_requested != ALL_PARTITIONS:
         before = set(row.reload_requested.split(",")) if row.reload_requested else set()
         request = ",".join(sorted(before | {str(number) for number in partitions}, key=int))
@@ -189,28 +189,28 @@ def request_reload(tables: Store, partitions: Collection[int]) -> LeaseRow:
 
 @again_on_conflict
 def note_history_kept_from(tables: Store, instant: datetime) -> None:
-    """Tell the job, and the next ones, that the history may lack rows from before the instant."""
+    """Note in the lease that retention may have removed history rows from before `instant`."""
 
-    def raised(row: Row) -> Row | None:
+    def change(row: Row) -> Row | None:
         before = row.get("history_kept_from")
         return {"history_kept_from": instant} if before is None or before < instant else None
 
-    update_rows(_open(tables), raised)
+    update_rows(_open(tables), change)
 
 
 def requested_partitions(request: str | None, existing: Collection[int]) -> list[int]:
-    """Return the partitions that a request for a reload means, of those that exist."""
+    """Return the existing partitions that a reload request names."""
     if request == ALL_PARTITIONS:
         return sorted(existing)
-    asked = {int(number) for number in request.split(",")} if request else set()
-    return sorted(asked & set(existing))
+    requested = {int(number) for number in request.split(",")} if request else set()
+    return sorted(requested & set(existing))
 
 
 def _open(tables: Store) -> Snapshot:
     try:
         table = tables.open(JOB_LEASE)
     except NoTableError as error:
-        raise TablesError(f"there are no tables in {tables.name}: 'offsetstream run' makes them") from error
+        raise TablesError(f"there are no tables in {tables.name}: create them with 'offsetstream run'") from error
     refuse_newer(table)
     return table
 
@@ -222,7 +222,7 @@ def _read_again(table: Snapshot) -> LeaseRow | None:
 
 def _insert_row(table: Snapshot) -> None:
     row = pa.table({"lease": [ROW], "checkpoint_id": pa.array([0], pa.int32())})
-    # Appends never conflict, the transaction makes them: a second row would be a second lease.
+    # Two appends do not conflict by themselves, but with the same transaction they do: so there is only one lease.
     try:
         table.append([row], Transaction(JOB_LEASE, 1))
     except ConflictError as error:
@@ -238,5 +238,5 @@ def _row_of(stored: list[dict[str, Any]]) -> LeaseRow | None:
     if not rows:
         return None
     names = LeaseRow.__dataclass_fields__
-    row: dict[str, Any] = dict.fromkeys(names) | rows[-1]  # a table of an older version lacks the newest columns
+    row: dict[str, Any] = dict.fromkeys(names) | rows[-1]  # a table of an older version lacks newer columns
     return LeaseRow(**{name: row[name] for name in names})

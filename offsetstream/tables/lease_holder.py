@@ -1,4 +1,4 @@
-"""Who holds the lease, and whether that job lives: by whether its heartbeat changes, never by another host's clock."""
+"""The holder of the lease, and whether it is alive: its heartbeat must change. Other hosts' clocks are not trusted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LIFETIME = timedelta(seconds=60)  # six heartbeats
 
 @dataclass(frozen=True)
 class LeaseRow:
-    """The lease as it stands: who holds it, under which checkpoint, and what the holder is asked to do."""
+    """The current lease: its holder, the holder's checkpoint, and the requests to the holder."""
 
     checkpoint_id: int
     checkpoint_location: str | None
     owner: str | None
     host: str | None
     pid: int | None
-    heartbeat_at: datetime | None  # by the clock of the holder's host
+    heartbeat_at: datetime | None  # clock of the holder's host
     stop_requested_by: str | None
     reload_requested: str | None
     history_kept_from: datetime | None
@@ -42,19 +42,19 @@ class LeaseRow:
 
 
 class Life(enum.Enum):
-    """Whether the job that holds a lease lives, as far as one can tell by now."""
+    """Whether the job that holds a lease is alive, as far as known."""
 
-    DEAD = "dead"  # or nobody holds it
+    DEAD = "dead"  # or nobody holds the lease
     ALIVE = "alive"
     UNSURE = "unsure"
 
 
 class HeartbeatWatch:
-    """Tells whether the holder of a lease lives, the better the longer it looks.
+    """Finds out whether the holder of a lease is alive; it may need several looks.
 
-    A dead process of this host is known to be dead, and one that has just written a heartbeat by this host's clock to
-    be alive. Of any other the clock may be hours off: it is alive once its heartbeat was seen to change, and dead once
-    the same heartbeat was seen for the lifetime, by the monotonic clock of this process.
+    On this host it is known at once: the process has died, or its last heartbeat is recent by this host's clock. The
+    clock of another host may be hours off. A holder there is alive once its heartbeat has changed between two looks.
+    It is dead once its heartbeat has not changed for `LIFETIME`, by this process's monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class HeartbeatWatch:
         self._has_changed = False
 
     def look(self, read: Callable[[], LeaseRow | None]) -> tuple[LeaseRow | None, Life]:
-        """Read the lease; return it, and whether its holder lives."""
-        asked = time.monotonic()  # before it is read: this process may stand still at any line
+        """Read the lease; return it, and whether its holder is alive."""
+        started = time.monotonic()  # taken before the read, because this process may be suspended at any line
         row = read()
         if row is None or row.owner is None:
             return row, Life.DEAD
@@ -74,13 +74,16 @@ class HeartbeatWatch:
         if sign != self._sign:
             self._has_changed = self._sign is not None
             self._sign, self._since = sign, time.monotonic()
-        elif asked - self._since >= LIFETIME.total_seconds():
+        elif started - self._since >= LIFETIME.total_seconds():
             return row, Life.DEAD
         return row, Life.ALIVE if self._has_changed else Life.UNSURE
 
 
 def here() -> str:
-    """Return where a process's number is its own: containers may share a host's name, and each counts for itself."""
+    """Return a prefix that identifies this host and its process namespace.
+
+    Containers may share a host name, but each has its own process ids.
+    """
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()}/{boot_id}/{Path('/proc/self/ns/pid').stat().st_ino}/"
@@ -89,12 +92,12 @@ def here() -> str:
 
 
 def _known_here(row: LeaseRow) -> Life | None:
-    """Return what this host's processes and its own clock say of the holder; None if that is nothing."""
+    """Return whether the holder is alive if it ran on this host and this host knows; else None."""
     if row.owner is None or row.host != socket.gethostname() or not row.owner.startswith(here()):
         return None
     if not _is_another_live_process(row.pid):
         return Life.DEAD
-    # A process that stands still, or another one that got its number, gives no heartbeat.
+    # A suspended process, or another process that now has its id, writes no heartbeat.
     age = None if row.heartbeat_at is None else datetime.now(UTC) - row.heartbeat_at
     return Life.ALIVE if age is not None and timedelta(0) <= age < LIFETIME else None
 

@@ -1,4 +1,4 @@
-"""Waiting until it is known whether the job that holds the lease lives."""
+"""Wait until it is known whether the job that holds the lease is alive."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ POLL_SECONDS = 1.0
 def take_lease(
     tables: Store, say: Callable[[str], None], stop: threading.Event, *, force: bool = False
 ) -> Lease | None:
-    """Take the lease, and watch a holder of whom nothing is known meanwhile; None if `stop` is set first.
+    """Take the lease, and first watch a holder that may be alive; None if `stop` is set meanwhile.
 
-    LeaseError if the holder lives: its heartbeat changes. That it is watched is told to `say`.
+    Raises LeaseError if the holder is alive (its heartbeat changes). Calls `say` with a message if it has to watch.
     """
-    watch, is_told = HeartbeatWatch(), False
+    watch, is_reported = HeartbeatWatch(), False
     while not stop.is_set():
         try:
             return Lease.acquire(tables, watch, force=force)
         except UnsureLeaseError as unsure:
-            if not is_told:
-                say(_watching(unsure.row, "taken over", "; at once with --force"))
-            is_told = True
+            if not is_reported:
+                say(_watching(unsure.row, "this job takes over", ". Use --force to take over at once"))
+            is_reported = True
             stop.wait(POLL_SECONDS)
     return None
 
 
 def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatch | None = None) -> bool:
-    """Tell whether a job holds the lease and lives; False if there is none.
+    """Return whether a job holds the lease and is alive.
 
-    That takes ten seconds for a job of another host (24 on an object store), and a minute for one that died there,
-    which `say` is told. Who
-    asks again gives the same `watch`: what it has seen counts. TablesError if there are no tables.
+    For a job on another host this takes ten seconds (24 in an object store), and a minute if it has died; `say` gets a
+    message about that. Pass the same `watch` again to reuse what it has seen. TablesError if there are no tables.
     """
-    watch, is_told, read = watch or HeartbeatWatch(), False, lease_reader(tables)
+    watch, is_reported, read = watch or HeartbeatWatch(), False, lease_reader(tables)
     while True:
         row, life = watch.look(read)
         if row is None or life is not Life.UNSURE:
             return life is Life.ALIVE
-        if not is_told:
-            say(_watching(row, "taken for dead", ""))
-        is_told = True
+        if not is_reported:
+            say(_watching(row, "it counts as dead", ""))
+        is_reported = True
         time.sleep(POLL_SECONDS)
 
 
-def _watching(row: LeaseRow, what: str, otherwise: str) -> str:
+def _watching(row: LeaseRow, outcome: str, hint: str) -> str:
     return (
-        f"Watching whether {row.holder} still writes (last sign of life {row.sign_of_life}): {what} if there is no "
-        f"other for {LIFETIME.seconds} s{otherwise}"
+        f"Checking whether {row.holder} is alive (last heartbeat: {row.sign_of_life}): if there is no new heartbeat "
+        f"for {LIFETIME.seconds} s, {outcome}{hint}"
     )

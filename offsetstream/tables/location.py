@@ -1,4 +1,4 @@
-"""What a user names a place by: a folder, the URI of a store that Spark and delta-rs both reach, a catalog's schema."""
+"""Parse the place that a user names: a folder, the URI of a store that Spark and delta-rs reach, or catalog.schema."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.store import Store
 
-_PIECE = 1 << 16  # bytes
+_CHUNK = 1 << 16  # bytes
 _LOCAL, _DBFS = "file://", "dbfs:/"
-# delta-rs (1.6) takes some folders for others, and ends at once in some: %41 for A, a backslash for a slash.
+# delta-rs (1.6) confuses some folder names (%41 and A, backslash and slash), and crashes with others.
 _NOT_FOR_DELTA_RS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\x00-\x1f\x7f]")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # as of dbfs:/kafka, which delta-rs does not reach
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # for example dbfs:/kafka, which delta-rs cannot reach
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether the text can be written as UTF-8: it has no lone surrogate, as Python makes of other bytes."""
+    """Return whether the text can be encoded as UTF-8; Python decodes other bytes as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,7 +35,7 @@ def is_utf8(text: str) -> bool:
 
 
 def store_at(text: str) -> Store:
-    """Return the tables that a user named by `--tables`; UsageError as of `parse_tables`."""
+    """Return the tables that `--tables` names; raises the UsageErrors of `parse_tables`."""
     place = parse_tables(text)
     if not CATALOG.fullmatch(place):
         return PathStore(place)
@@ -44,85 +44,85 @@ def store_at(text: str) -> Store:
 
 
 def parse_tables(text: str) -> str:
-    """Return what a user named: `catalog.schema` as it is, else a location as of `parse_location`.
+    """Return `catalog.schema` as it is; parse anything else with `parse_location`.
 
-    UsageError as there, and where a folder has such a name, or a name such parts and more than two; and for a volume of
-    Unity Catalog.
+    Also raises UsageError if a folder has a name like `catalog.schema`, if a name has more than two parts, and for a
+    volume of Unity Catalog.
     """
     if not CATALOG.fullmatch(text):
         location = parse_location(text)
-        if location.startswith("/Volumes/") and is_databricks():  # elsewhere a mere folder
+        if location.startswith("/Volumes/") and is_databricks():  # elsewhere it is an ordinary folder
             raise UsageError(
                 f"{location} is a volume of Unity Catalog, where delta-rs cannot commit (delta-io/delta-rs#2540): "
-                "name a catalog's schema, as --tables main.kafka"
+                "name a catalog and schema instead, such as --tables main.kafka"
             )
         return location
     if Path(text).exists():
-        raise UsageError(f"{text} names a catalog's schema, but there is a folder {text} here: name that as ./{text}")
+        raise UsageError(f"{text} is a catalog and schema, but also a folder here: type ./{text} for the folder")
     if text.count(".") > 1:
-        raise UsageError(f"{text} is no catalog and schema: name these as catalog.schema, or a folder as ./{text}")
+        raise UsageError(f"{text} is not a catalog and schema: type catalog.schema, or ./{text} for a folder")
     return text
 
 
 def parse_location(text: str) -> str:
-    """Return what a user named, without a slash at its end: a URI as it is, a local path (`file://` too) absolute.
+    """Return the location without a slash at the end: a URI as it is, a local path (also `file://`) as absolute path.
 
-    A local path is all that Spark, Hadoop and delta-rs understand alike: a URI's escapes, as `%20`, they do not.
-    UsageError for a name that is not UTF-8, which neither Delta nor Spark takes, and for one that delta-rs takes
-    for another one.
+    `file://` becomes a path because Spark, Hadoop and delta-rs treat the escapes of a URI (`%20`) differently.
+    UsageError for a name that is not UTF-8, which Delta and Spark reject, and for one that delta-rs confuses with
+    another.
     """
     if not is_utf8(text):
-        raise UsageError(f"the name of the folder {text} is not UTF-8: name another one")
+        raise UsageError(f"the name of the folder {text} is not UTF-8: use another folder")
     if text.startswith(f"{_LOCAL}/"):
         text = unquote(text.removeprefix(_LOCAL))
     elif "://" in text and not text.startswith("dbfs:"):
         return text.rstrip("/")
     if _SCHEME.match(text):
         raise UsageError(
-            f"{text} is neither a folder nor a URI with '://': name one such as s3a://lake/kafka, or the folder "
+            f"{text} is neither a folder nor a URI with '://': type a URI such as s3a://lake/kafka, or the folder "
             "where the store is mounted, such as /dbfs/kafka"
         )
     try:
-        # Two slashes at the beginning, as of an empty variable, are a host's name to Hadoop.
+        # Hadoop reads a host name after two slashes at the start, which an empty variable may leave.
         root = re.sub("^/+", "/", str(Path(text).expanduser().absolute()))
-    except RuntimeError as error:  # of a user's home that there is not
-        raise UsageError(f"{text} names no folder: {error}") from error
+    except RuntimeError as error:  # ~user, and this user has no home
+        raise UsageError(f"{text} is not a folder: {error}") from error
     if unfit := _NOT_FOR_DELTA_RS.search(root):
         raise UsageError(
-            f"{root} has {unfit.group()!r} in its name, with which Delta cannot find the folder again: name another one"
+            f"{root} has {unfit.group()!r} in its name, and Delta cannot find such a folder again: use another folder"
         )
     return root
 
 
 def write_file(place: str, data: bytes) -> None:
-    """Write a file to a local path or a URI, whole or not at all: who reads it meanwhile has the one before.
+    """Write a file to a local path or a URI, atomically: readers see the old file until the new one is complete.
 
-    UsageError where there cannot be such a file, TablesError where a store refuses it.
+    UsageError if the local file cannot be written, TablesError if a store rejects it.
     """
     if "://" in place and not place.startswith(_LOCAL):
-        from offsetstream.tables.path_store.folder import file_system  # noqa: PLC0415 - of Arrow; looking needs none
+        from offsetstream.tables.path_store.folder import file_system  # noqa: PLC0415 - imports Arrow; rarely needed
 
         folder, _, name = place.rpartition("/")
         try:
-            # In pieces that fit into Arrow's buffer: a larger one it hands on as it is, and delta-rs takes bytes only.
-            with file_system(folder).open_output_stream(name, buffer_size=2 * _PIECE) as stream:
-                shutil.copyfileobj(BytesIO(data), stream, _PIECE)
-        except Exception as error:  # stores have errors of many kinds
+            # Arrow buffers small chunks as bytes, and delta-rs accepts only bytes; Arrow does not copy larger chunks.
+            with file_system(folder).open_output_stream(name, buffer_size=2 * _CHUNK) as stream:
+                shutil.copyfileobj(BytesIO(data), stream, _CHUNK)
+        except Exception as error:  # each store has its own errors
             raise TablesError(f"cannot write {place}: {first_line(error)}") from error
         return
     path = Path(unquote(place.removeprefix(_LOCAL)) if place.startswith(_LOCAL) else place)
     try:
-        if path.exists() and not path.is_file():  # a pipe, or a device such as /dev/null, which must stay what it is
+        if path.exists() and not path.is_file():  # a pipe or a device such as /dev/null must not be replaced
             path.write_bytes(data)
         else:
             _replace_file(path.resolve(), data)
     except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot write {place}: {reason}; name another file by --file") from error
+        raise UsageError(f"cannot write {place}: {reason}; name another file with --file") from error
 
 
 def _replace_file(path: Path, data: bytes) -> None:
-    """Put a new file in the place of another, with the rights of that, or those that the user gives to new ones."""
+    """Replace a file atomically; keep its permissions, or use the user's default ones for a new file."""
     umask = os.umask(0o022)
     os.umask(umask)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~umask
@@ -137,10 +137,9 @@ def _replace_file(path: Path, data: bytes) -> None:
 
 
 def parse_checkpoint(text: str) -> str:
-    """Return what a user named for checkpoints, as `parse_location` does, but for Databricks' `dbfs:/...`.
+    """Parse a checkpoint location like `parse_location`, but allow Databricks' `dbfs:/...`, also with volumes.
 
-    That has volumes, too (`dbfs:/Volumes/...`). Hadoop reaches it there, and delta-rs does not, which checkpoints do
-    not need.
+    Only Hadoop must reach a checkpoint; delta-rs, which cannot read `dbfs:/`, does not use it.
     """
     if text.startswith(_DBFS):
         return f"{_DBFS}//{text.removeprefix(_DBFS).strip('/')}"
@@ -148,8 +147,8 @@ def parse_checkpoint(text: str) -> str:
 
 
 def in_hadoop(location: str) -> str:
-    """Return the URI for Spark of what `parse_location` returned: a path alone is one of `fs.defaultFS` to Hadoop.
+    """Return the URI that Spark needs for a location of `parse_location`.
 
-    Hadoop takes the rest of it as it is: it knows no escapes.
+    Hadoop would look for a path without a scheme in `fs.defaultFS`. It does not decode escapes, so none are made.
     """
     return location if "://" in location else f"file:{location}"

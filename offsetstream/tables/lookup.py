@@ -1,4 +1,4 @@
-"""Quick looks into the tables without Spark: DuckDB reads what the store gives it."""
+"""Look-ups: read-only queries on the tables without Spark. DuckDB reads what the store gives it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
 
 Row = dict[str, Any]
-Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the values wanted
+Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the allowed values
 
-_AT_ONCE = 512  # rows that are Python's at a time: of more the processor has not all at hand, which takes longer
-_MEMORY = "400MB"  # what sorting takes beyond that goes to disk
+_FETCH_ROWS = 512  # rows that are Python objects at a time: more do not fit the processor's cache, which is slower
+_MEMORY = "400MB"  # sorting spills to disk beyond this
 
 
 class Lookup:
-    """Reads rows of the tables of `store`, each table at its version of the moment it is first read."""
+    """Reads rows of the tables of `store`. Each table stays at the version at which it was first read."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -35,13 +35,13 @@ class Lookup:
     def rows(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, distinct: bool = False
     ) -> list[Row]:
-        """Return the named columns of the rows whose columns in `where` have one of the given values.
+        """Return the columns `columns` of the rows whose columns in `where` have one of the given values.
 
-        None instead of values means all rows. The time of a TIMESTAMP column x is read as x_ms, milliseconds
-        since 1970. A column that tables of an older version lack is null. Raises TablesError if the table is not
-        there or cannot be read.
+        A column with None instead of values is not checked. Read a TIMESTAMP column x as x_ms, milliseconds since
+        1970. A column that tables of an older version lack is null. Raises TablesError if the table does not exist or
+        cannot be read.
         """
-        with self._told(table):
+        with self._translated_errors(table):
             relation = self._query(self._connection, table, columns, where)
             if relation is None:
                 return []
@@ -51,9 +51,9 @@ class Lookup:
     def stream(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
     ) -> Iterator[Row]:
-        """Yield the same rows sorted by the columns of `order`, of which a part is in memory at a time.
+        """Yield the rows of `rows()`, sorted by the columns of `order`, with only some rows in memory at a time.
 
-        A minus before a column's name: the greatest first.
+        A minus before a column's name sorts it in descending order.
         """
         for rows in self._sorted(table, columns, where, order):
             for row in rows:
@@ -62,24 +62,24 @@ class Lookup:
     def parts(
         self, table: str, columns: Sequence[str], where: Where | None = None, *, order: Sequence[str]
     ) -> Iterator[dict[str, list[Any]]]:
-        """Yield the same rows, some at a time, each column as a list: quicker for a million than their dicts."""
+        """Yield the rows of `stream()` in parts, each column as a list: for many rows this is faster than dicts."""
         for rows in self._sorted(table, columns, where, order):
             yield dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
 
     def _sorted(
         self, table: str, columns: Sequence[str], where: Where | None, order: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        with self._told(table):
-            cursor = self._connection.cursor()  # of its own: rows may wait in several at once
+        with self._translated_errors(table):
+            cursor = self._connection.cursor()  # its own one, because several streams may be open at once
             relation = self._query(cursor, table, columns, where)
             if relation is None:
                 return
             cursor.execute(relation.sort(*map(_sorting, order)).sql_query())
-            while found := cursor.fetchmany(_AT_ONCE):
+            while found := cursor.fetchmany(_FETCH_ROWS):
                 yield found
 
     @contextmanager
-    def _told(self, table: str) -> Iterator[None]:
+    def _translated_errors(self, table: str) -> Iterator[None]:
         try:
             yield
         except (duckdb.Error, OSError) as error:
@@ -106,27 +106,27 @@ class Lookup:
 
 
 def connected() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB for a look: within bounds of memory, without the network, and silent."""
+    """Return a DuckDB connection for look-ups: limited memory, no network, no output."""
     connection = duckdb.connect(config=_config())
-    connection.execute("SET enable_progress_bar = false")  # it would be among what a command prints
+    connection.execute("SET enable_progress_bar = false")  # it would mix with a command's output
     return connection
 
 
 def _config() -> dict[str, str | bool | int | float | list[str]]:
     return {
-        # DuckDB must not look for extensions on the network; what it needs here is built in.
+        # DuckDB must not fetch extensions from the network; all that is needed is built in.
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "memory_limit": _MEMORY,
         "preserve_insertion_order": False,
-        # Made when it is needed, and removed by DuckDB.
+        # DuckDB creates it when needed, and removes it.
         "temp_directory": str(Path(tempfile.gettempdir()) / f"offsetstream-{uuid.uuid4()}"),
     }
 
 
 def is_one_of(column: str, values: Collection[str] | Collection[int]) -> duckdb.Expression:
-    """Return the condition that a column has one of the values."""
-    # What is not UTF-8, as a command line may be, is in no table.
+    """Return the condition that the column has one of the values."""
+    # A command line may have text that is not UTF-8; no table has such a value.
     possible = [value for value in values if not isinstance(value, str) or is_utf8(value)]
     if not possible:
         return ConstantExpression(False)
@@ -143,7 +143,7 @@ def _expression(table: str, column: str, existing: Sequence[str]) -> duckdb.Expr
     source = column.removesuffix("_ms")
     if source in existing:
         return FunctionExpression("epoch_ms", ColumnExpression(source)).alias(column)
-    from offsetstream.tables.schema import load_schema  # noqa: PLC0415 - it needs Arrow, and this is rare
+    from offsetstream.tables.schema import load_schema  # noqa: PLC0415 - rarely needed
 
     if source not in load_schema(table).column_names:
         raise ValueError(f"{table} has no column {column}")

@@ -1,4 +1,4 @@
-"""What a merge changes, found by the driver in whole Arrow columns: which stored rows give way, and what comes."""
+"""Compute on the driver what a merge changes, with Arrow columns: the rows to remove and the rows to add."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsetstream.tables.store import Snapshot
 
 @dataclass(frozen=True)
 class Changes:
-    """`gone` has the keys of the stored rows that give way, `come` the rows that are to be there.
+    """`gone`: the keys of the stored rows to remove. `come`: the rows to add.
 
     `doubled`: the offsets partitions of rows whose key is stored more than once.
     """
@@ -28,28 +28,29 @@ class Changes:
     doubled: frozenset[int]
 
 
-def gathered(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the parts in pieces of at least so many rows (the last may have fewer).
+def regrouped(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the parts in pieces of at least `rows` rows (the last may have fewer).
 
-    Looking for one piece among others takes as long as these are many, so it is done once for about as many.
+    To look up keys among n rows takes time in proportion to n, so each look-up is done for at least as many rows.
     """
-    for held in in_parts(parts, rows, lambda part: part.num_rows):
-        yield pa.concat_tables(held)
+    for piece in in_parts(parts, rows, lambda part: part.num_rows):
+        yield pa.concat_tables(piece)
 
 
 def find_changes(
     stored: Iterable[pa.Table], source: pa.Table, is_deleted: pa.Array, key: Sequence[str], *, newer_only: bool
 ) -> Changes:
-    """Compare stored rows, which may have more columns, with the rows of a source, whose keys are unique.
+    """Compare stored rows with the rows of a source, whose keys are unique.
 
-    A stored row is updated where it differs, and goes where the source's `is_deleted` says so; `newer_only`:
-    not if it is newer. What the source lacks of its columns it keeps. Rows of the source that are not stored come.
+    A stored row with a key of the source is removed if `is_deleted` is true for it, and updated if a value differs;
+    with `newer_only`, not if the stored row is newer. It keeps columns that the source lacks. Rows of the source whose
+    key is not stored are added.
     """
     keys: RowKeys | None = None
     times = np.zeros(source.num_rows, np.int64)
     gone, come = [], []
-    for part in gathered(stored, source.num_rows):
-        if keys is None:  # a million rows take half a second, and often nothing is stored
+    for part in regrouped(stored, source.num_rows):
+        if keys is None:  # only when needed: a million rows take half a second, and often nothing is stored
             keys = RowKeys(source, key)
         at = keys.find(part)
         old, at = part.filter(pc.is_valid(at)), at.drop_null()
@@ -69,7 +70,7 @@ def find_changes(
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with exactly the columns of the schema; null in those that they lack."""
+    """Return the rows with exactly the columns of the schema; missing columns are null."""
     columns: list[Any] = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in schema
@@ -78,7 +79,7 @@ def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_users_columns(table: Snapshot, where: str, rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return rows that are to replace stored ones with what a user's columns have for their keys now."""
+    """Return `rows`, which will replace stored rows, with the stored values of a user's columns added by key."""
     users = [name for name in table.arrow.names if name not in rows.column_names]
     if not users:
         return rows
@@ -96,7 +97,7 @@ def with_users_columns(table: Snapshot, where: str, rows: pa.Table, key: Sequenc
 
 
 def _over(old: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the new rows with the columns that only the old ones have."""
+    """Return the new rows with the columns added that only the old rows have."""
     for name in old.column_names:
         if name not in new.column_names:
             new = new.append_column(old.schema.field(name), old[name])

@@ -1,8 +1,8 @@
-"""Which offsets partition is a group's own one, as the tables know it: by Kafka's rule, or as the records tell.
+"""Find a group's own offsets partition, from the tables: by Kafka's rule, or by the group's latest records.
 
-Kafka places a group by the hash of its id. Redpanda does not, and Kafka's brokers go on with the number of partitions
-that they started with when the topic gets more (KAFKA-7771). There the partition with a group's latest records is its
-own.
+Kafka chooses a group's partition by the hash of its id. Redpanda does not. And when the topic gets more partitions,
+Kafka's brokers still use the number that they started with (KAFKA-7771). In these cases a group's own partition is
+the one with its latest records.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PlacementRule: TypeAlias = Literal["java", "records"]
 JAVA: PlacementRule = "java"
 RECORDS: PlacementRule = "records"
 
-# A row for each partition that has records of a group: the time of its latest ones, and whether all of its rows, or
-# any, are told to be in the group's own partition.
+# One row for each group and partition with its records: the time of the latest record, and whether all or any of its
+# rows have in_coordinator_partition.
 _COPIES = """
 copies AS (
   SELECT group_id, offsets_partition, max(record_timestamp) AS newest,
@@ -54,7 +54,7 @@ SELECT * FROM (
 
 
 class Latest(NamedTuple):
-    """The partition with a group's latest records, their time, and how many partitions have records of it."""
+    """The partition with a group's latest records, their time, and the number of partitions with its records."""
 
     group_id: str
     offsets_partition: int
@@ -64,25 +64,25 @@ class Latest(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """The groups' own partitions: by Kafka's hash of so many, or `homes`, where the records decide."""
+    """The groups' own partitions: by Kafka's hash over `partitions`, or from `homes` if the records decide."""
 
     partitions: int
     homes: Mapping[str, int] | None = None
 
     def of(self, group_id: str) -> int | None:
-        """Return the group's own partition; None where the tables do not know it."""
+        """Return the group's own partition; None if the tables do not know it."""
         if self.homes is not None:
             return self.homes.get(group_id)
         return partition_for(group_id, self.partitions) if self.partitions else None
 
     def is_own(self, group_id: str, partition: int) -> bool | None:
-        """Tell whether the partition is the group's own one; None where the tables do not know it."""
+        """Return whether the partition is the group's own one; None if the tables do not know it."""
         own = self.of(group_id)
         return None if own is None else own == partition
 
 
 def read_placement(lookup: Lookup) -> Placement:
-    """Return how the tables place groups."""
+    """Return the placement of groups that the tables use."""
     rows = lookup.rows(OFFSETS_PARTITIONS, ("offsets_partition", "placement_rule"))
     if all(row["placement_rule"] != RECORDS for row in rows):
         return Placement(len(rows))
@@ -96,23 +96,23 @@ def read_placement(lookup: Lookup) -> Placement:
 
 
 def doubtful_homes(tables: Store) -> tuple[dict[str, int], bool]:
-    """Return where the latest records are of groups that are in several partitions, or in none of their own.
+    """Return the partition with the latest records, for groups in several partitions or in none of their own.
 
-    And whether all rows tell so.
+    The second value is whether `in_coordinator_partition` is right in all of their rows.
     """
     copies = _copies(tables, _DOUBTFUL)
     homes = latest_homes(copies)
-    are_told = all(
+    is_right = all(
         (copy["all_own"] if homes[copy["group_id"]] == copy["offsets_partition"] else not copy["any_own"])
         for copy in copies
     )
-    return homes, are_told
+    return homes, is_right
 
 
 def latest_homes(copies: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the partition with each group's latest records; of several the last one.
+    """Return the partition with each group's latest records; if several have the same time, the greatest number.
 
-    `copies` have `group_id`, `offsets_partition` and `newest`, which may be null: then it is the oldest.
+    `copies` have `group_id`, `offsets_partition` and `newest`; a null in `newest` counts as oldest.
     """
     found: dict[str, tuple[bool, Any, int]] = {}
     for copy in copies:
@@ -123,7 +123,7 @@ def latest_homes(copies: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def written_last(tables: Store, at_most: int) -> list[Latest]:
-    """Return so many groups, those whose records are the latest first."""
+    """Return up to `at_most` groups, those with the latest records first."""
     found = [Latest(**row) for row in _copies(tables, _LATEST.format(at_most=at_most))]
     return sorted(found, key=lambda each: each.newest, reverse=True)
 

@@ -1,7 +1,7 @@
-"""History retention (rule 9): days beyond the horizon are thinned to the last row of each cell.
+"""History retention (rule 9): on days before the horizon, only the last row of each cell stays.
 
-Whatever is asked of an instant within the horizon has the same answer afterwards: a row that goes has a newer one of
-its cell that is beyond the horizon too, or is a tombstone, which says what no row says.
+Queries for a time after the horizon have the same result afterwards. A row is removed only if its cell has a newer row
+that is also before the horizon, or if it is a tombstone: no row at all means the same as a tombstone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from offsetstream.tables.store import Store
 
 
 def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:
-    """Thin the days before `horizon`, and return how many rows go; none of a table whose rows are of no cell.
+    """Thin the days before `horizon` and return how many rows were removed; tables without a cell are kept complete.
 
-    A day at a time, so that a run that is interrupted leaves each cell its last row; the oldest first, so that a
-    tombstone goes after the rows that it deleted. `horizon` is at most today: a job may write to today's files.
+    It thins one day per commit, so an interrupted run still leaves each cell its last row. The oldest day comes first,
+    so a tombstone is removed after the rows that it deleted. `horizon` is at most today, because a job may be writing
+    today's files.
     """
     if not schema.cell:
         return 0
@@ -35,37 +36,39 @@ def _thin_day(tables: Store, schema: TableSchema, day: str, horizon: date, dry_r
     if not dry_run:
         settle(tables)
     table = tables.open(schema.name)
-    (count,) = table.query(f"SELECT count(*) AS n FROM rows WHERE {_of(day)}").read_all()["n"].to_pylist()  # noqa: S608
+    (count,) = table.query(f"SELECT count(*) AS n FROM rows WHERE {_day_condition(day)}").read_all()["n"].to_pylist()  # noqa: S608
     kept = table.query(_kept_rows(schema, day, horizon)).read_all()
     if kept.num_rows < count and not dry_run:
         noted = note_thinned(tables, table, day, conform(kept, schema))
-        # What is read and what is written are one version of the table: a write in between makes this one fail.
-        table.replace(_of(day), [kept.cast(table.arrow).sort_by(schema.position)], noted)
+        # The rows were read from this version of the table: a write in between makes this commit fail.
+        table.replace(_day_condition(day), [kept.cast(table.arrow).sort_by(schema.position)], noted)
     return int(count - kept.num_rows)
 
 
 def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
-    """Return the SQL of the day's rows, a user's columns with them, that are the last of their cell before the horizon.
+    """Return the SQL for the day's rows (with a user's columns) that are the last of their cell before the horizon.
 
-    The last by its place in the log: a clock that went back may have written a newer record on an earlier day.
+    The last row is the one with the greatest position in the log. The day does not decide: if the clock went back, a
+    newer record may be on an earlier day.
     """
-    place = (name for name in ("log_id", schema.position) if name in schema.column_names)  # samples are of no log
+    place = (name for name in ("log_id", schema.position) if name in schema.column_names)  # samples have no log id
     order = ", ".join(f"{name} DESC" for name in place)
     ordered = (
         f"SELECT *, row_number() OVER (PARTITION BY {schema.cell_sql} ORDER BY {order}) AS nth, "  # noqa: S608
-        f"count(CASE WHEN {_of(day, '>')} THEN 1 END) OVER (PARTITION BY {schema.cell_sql}) AS on_later_days "
-        f"FROM rows WHERE {_of(str(horizon), '<')}"
+        f"count(CASE WHEN {_day_condition(day, '>')} THEN 1 END) OVER (PARTITION BY {schema.cell_sql}) "
+        "AS on_later_days "
+        f"FROM rows WHERE {_day_condition(str(horizon), '<')}"
     )
-    kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_of(day)}"  # noqa: S608 - our own
+    kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_day_condition(day)}"  # noqa: S608 - our own
     if schema.gone is None:
         return kept
-    # A tombstone goes after the rows that it deleted. The greatest offset of a partition stays: it tells a load what
-    # the history has (rule 8).
+    # A tombstone stays until the rows that it deleted are removed. The row with a log's greatest offset always stays:
+    # a load reads there up to where the history is written (rule 8).
     ends = "SELECT offsets_partition, log_id, max(record_offset) AS last FROM rows GROUP BY offsets_partition, log_id"
     is_end = "ends.offsets_partition = k.offsets_partition AND ends.log_id = k.log_id AND last = record_offset"
     is_needed = f"on_later_days > 0 OR EXISTS (SELECT 1 FROM ({ends}) ends WHERE {is_end})"  # noqa: S608
     return f"{kept} AND (NOT ({schema.gone}) OR {is_needed})"
 
 
-def _of(day: str, comparison: str = "=") -> str:
+def _day_condition(day: str, comparison: str = "=") -> str:
     return f"{HISTORY_DAY} {comparison} DATE '{day}'"

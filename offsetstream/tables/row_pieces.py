@@ -1,4 +1,4 @@
-"""Rows of several tables as they come: few are Python's at a time, as which they take some ten times their bytes."""
+"""Collect rows of several tables. Few are Python objects at a time, since these need about ten times the memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_python(records: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 class RowPieces:
-    """Takes plain rows whose times are in milliseconds, and puts them away as Arrow when there are many."""
+    """Collects plain rows (times in milliseconds) and converts them to Arrow whenever there are `ROWS_AT_ONCE`."""
 
     def __init__(self, schemas: Iterable[TableSchema]) -> None:
         self._schemas = {schema.name: schema for schema in schemas}
@@ -31,19 +31,19 @@ class RowPieces:
         self._rows = 0
 
     def add(self, found: Mapping[str, Rows]) -> None:
-        """Take rows of some of the tables."""
+        """Add rows, given by table."""
         for name, rows in found.items():
             self._waiting[name] += rows
             self._rows += count(rows)
         if self._rows >= ROWS_AT_ONCE:
-            self._put_away()
+            self._convert()
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return all rows that were taken, by table."""
-        self._put_away()
-        return {name: pa.concat_tables(of_table) for name, of_table in self._pieces.items()}
+        """Return all added rows by table."""
+        self._convert()
+        return {name: pa.concat_tables(pieces) for name, pieces in self._pieces.items()}
 
-    def _put_away(self) -> None:
+    def _convert(self) -> None:
         for name, rows in self._waiting.items():
             self._pieces[name].append(from_rows(rows, self._schemas[name]))
             rows.clear()

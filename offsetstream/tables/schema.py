@@ -1,4 +1,4 @@
-"""The tables as data: one JSON file per table in `schemas/`, read here into columns, keys and comments."""
+"""The table schemas: one JSON file per table in `schemas/`, loaded here."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HISTORY_DAY = "written_day"
-SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # who wrote a row of a history
-# State is written anew with each batch; a history must outlast those who read it as a stream once a day.
+SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # which batch wrote a history's row, and the day
+# Each batch rewrites state files. A history's files must stay for readers that stream it once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
-# Versions from one checkpoint of the log to the next, all of which are read by whoever opens the table, as each batch
-# does. A checkpoint names what was deleted while deleted files are kept.
-_CHECKPOINT_INTERVAL, _OF_LONG_KEPT = "20", "100"
-# What no table has at the beginning, whatever a session or a workspace sets for new ones: delta-rs cannot write it, and
-# not every reader can read it.
+# Commits between two checkpoints of the Delta log. To open a table, as each batch does, all commits since the last
+# checkpoint are read. A checkpoint also lists deleted files while they are kept, so it is larger if that is long.
+_CHECKPOINT_INTERVAL, _LONG_CHECKPOINT_INTERVAL = "20", "100"
+# Features that new tables never have, whatever a session or a workspace sets: delta-rs cannot write them, and some
+# readers cannot read them.
 SWITCHED_OFF = {
     "delta.enableDeletionVectors": "false",
     "delta.columnMapping.mode": "none",
@@ -30,7 +30,7 @@ SWITCHED_OFF = {
     "delta.enableInCommitTimestamps": "false",
     "delta.enableTypeWidening": "false",
 }
-# Columns of a history's files of which Delta keeps the ranges.
+# Columns for which Delta keeps the minimum and maximum of each file of a history.
 SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
     "INT": "int32",
@@ -45,7 +45,7 @@ _ARROW_TYPES = {
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """A column: its name, its type in Spark SQL's words, its comment, and what that was in earlier versions."""
+    """A column: its name, Spark SQL type, comment, and the comments of earlier versions."""
 
     name: str
     type: str
@@ -55,10 +55,10 @@ class ColumnSchema:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table: `kind` is state (upserted) or history (appended); `key` names the columns that identify a row.
+    """A table. `kind` is state (updated) or history (appended); `key` has the columns that identify a row.
 
-    `cell` names the columns of a history of which retention keeps the last row; a history without one is kept whole.
-    `gone` is a condition, in SQL, of the rows that say that their cell is there no longer.
+    `cell` has columns of a history: retention keeps the last row of each of their values. A history without a cell is
+    kept completely. `gone` is the SQL condition for rows that delete their cell (tombstones).
     """
 
     name: str
@@ -69,11 +69,11 @@ class TableSchema:
     cell: tuple[str, ...] = ()
     gone: str | None = None
     internal: bool = False
-    keep_deleted_files: str | None = None  # an interval as Delta's properties have it; None: that of its kind
+    keep_deleted_files: str | None = None  # an interval for Delta's properties; None: the default of the kind
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns in their order."""
+        """The column names in order."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -83,7 +83,7 @@ class TableSchema:
 
     @property
     def row_key(self) -> tuple[str, ...]:
-        """The columns that identify a row; of a history without a key, where its record is and what it tells of."""
+        """The columns that identify a row. For a history without a key: its record's position and its cell."""
         place = [
             name for name in ("offsets_partition", "log_id", "record_offset", "sampled_at") if name in self.column_names
         ]
@@ -91,40 +91,40 @@ class TableSchema:
 
     @property
     def cell_sql(self) -> str:
-        """The columns of the cell in SQL; a topic that has an id is the same by whatever name it was known."""
-        named = "CASE WHEN topic_id IS NULL THEN topic END"
+        """The columns of the cell in SQL. If a topic has an id, its name does not count."""
+        name_without_id = "CASE WHEN topic_id IS NULL THEN topic END"
         has_id = "topic_id" in self.cell
-        return ", ".join(named if has_id and name == "topic" else name for name in self.cell)
+        return ", ".join(name_without_id if has_id and name == "topic" else name for name in self.cell)
 
     @property
     def unsigned(self) -> TableSchema:
-        """The table without the columns that say who wrote a row."""
+        """The table without the columns of `SIGNATURE`."""
         return replace(self, columns=tuple(column for column in self.columns if column.name not in SIGNATURE))
 
     @property
     def arrow(self) -> pa.Schema:
-        """The columns as Arrow has them."""
-        import pyarrow as pa  # noqa: PLC0415 - slow to import, and a quick look needs no Arrow
+        """The columns as an Arrow schema."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import, and look-ups do not need it
 
-        instant = pa.timestamp("us", "UTC")
-        return pa.schema([(column.name, _ARROW_TYPES.get(column.type, instant)) for column in self.columns])
+        timestamp = pa.timestamp("us", "UTC")
+        return pa.schema([(column.name, _ARROW_TYPES.get(column.type, timestamp)) for column in self.columns])
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """History lies by the day on which it was written, so that retention rewrites whole days."""
+        """The partition columns. Histories are partitioned by the day of writing, so retention rewrites single days."""
         return (HISTORY_DAY,) if self.kind == "history" else ()
 
     @property
     def properties(self) -> dict[str, str]:
-        """Delta's table properties (design.md, "What stays bounded"): any Delta reader can read the tables."""
+        """Delta's table properties (design.md, "What stays bounded"). Any Delta reader can read such tables."""
         keep = self.keep_deleted_files or _KEEP_DELETED_FILES[self.kind]
         shared = {
             PROPERTY: str(SCHEMA_VERSION),
-            "delta.checkpointInterval": _OF_LONG_KEPT if keep.endswith("days") else _CHECKPOINT_INTERVAL,
+            "delta.checkpointInterval": _LONG_CHECKPOINT_INTERVAL if keep.endswith("days") else _CHECKPOINT_INTERVAL,
             "delta.deletedFileRetentionDuration": keep,
-            # A version without its files is of no use; and each write lists the log.
+            # Log files of a version are useless without its data files, and each write lists the log.
             "delta.logRetentionDuration": keep,
-            # The job does it once an hour: delta-rs would list the log for it with each commit.
+            # The job cleans the log once an hour; delta-rs would list the log at each commit to do it.
             "delta.enableExpiredLogCleanup": "false",
         }
         if self.kind == "history":
@@ -138,20 +138,20 @@ class TableSchema:
 
 @cache
 def load_schema(name: str) -> TableSchema:
-    """Return the schema of the table `name`; KeyError if there is no such table."""
+    """Return the schema of the table `name`; KeyError if it does not exist."""
     return all_schemas()[name]
 
 
 @cache
 def all_schemas() -> dict[str, TableSchema]:
-    """Return every table's schema by the table's name."""
+    """Return the schemas of all tables by name."""
     folder = resources.files("offsetstream.tables") / "schemas"
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".json")), key=lambda e: e.name)
     return {schema.name: schema for schema in (_parse(json.loads(entry.read_text("utf-8"))) for entry in files)}
 
 
 def is_history(name: str) -> bool:
-    """Tell whether the table `name` is a history; tables beside those of the job are none."""
+    """Return whether the table `name` is a history; false for the optional tables, which the job does not keep."""
     return name in all_schemas() and load_schema(name).kind == "history"
 
 

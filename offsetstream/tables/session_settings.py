@@ -1,4 +1,4 @@
-"""Settings of a Spark session that are of use for a while, and as they were afterwards."""
+"""Change settings of a Spark session for a while, and restore them afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def set_meanwhile(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have these settings in the session while the context lasts."""
+    """Set these settings in the session while the context runs."""
     before = as_set(spark, settings)
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -21,12 +21,12 @@ def set_meanwhile(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[
 
 
 def as_set(spark: SparkSession, names: Iterable[str]) -> dict[str, str | None]:
-    """Return what the session has of these settings; None where one is not set."""
+    """Return the session's values of these settings; None for one that is not set."""
     return {name: spark.conf.get(name, None) for name in names}
 
 
 def put_back(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
-    """Set in the session what `as_set` returned."""
+    """Restore the values that `as_set` returned."""
     for name, value in settings.items():
         if value is None:
             spark.conf.unset(name)

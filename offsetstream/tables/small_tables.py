@@ -1,4 +1,4 @@
-"""Small tables whose rows the driver holds: written in milliseconds, where Spark takes a second."""
+"""Small tables, whose rows fit in the driver's memory: it writes them in milliseconds, where Spark takes a second."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Row = Mapping[str, Any]
 
 
 def as_utc(time: datetime) -> datetime:
-    """Return the time of a row with its zone, where whoever read it left that out."""
+    """Return the time with the zone UTC if it has none."""
     return time.replace(tzinfo=time.tzinfo or UTC)
 
 
 def read_rows(table: Snapshot, where: str = EVERY_ROW) -> list[dict[str, Any]]:
-    """Return the rows of the table that fulfil the condition."""
+    """Return the rows of the table that match the condition."""
     return [row for part in table.rows(where) for row in part.to_pylist()]
 
 
 def rows_per_partition(tables: Store, name: str) -> dict[int, int]:
-    """Return how many rows the table has of each offsets partition that it has rows of."""
+    """Return the number of rows by offsets partition; partitions without rows are missing."""
     return _per_partition(tables, name, "count(*)")
 
 
 def first_offsets(tables: Store, name: str) -> dict[int, int]:
-    """Return the first record that the table has of each offsets partition that it has rows of."""
+    """Return the lowest record offset by offsets partition; partitions without rows are missing."""
     return _per_partition(tables, name, "min(record_offset)")
 
 
@@ -45,28 +45,28 @@ def _per_partition(tables: Store, name: str, value: str) -> dict[int, int]:
 
 @again_on_conflict
 def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -> None:
-    """Make the rows the table's only ones, once per batch; what a user's columns have of them stays."""
+    """Replace all rows of the table, once per batch; rows keep the values of a user's columns."""
     table = tables.open(name)
     if not is_done(table, batch):
         overwrite(table, rows, transaction_of(table, batch))
 
 
 def overwrite(table: Snapshot, rows: Iterable[Row], *transactions: Transaction) -> None:
-    """Make the rows the only ones of a table as it was opened; ConflictError if somebody else wrote to it since."""
+    """Replace all rows of an opened table; ConflictError if somebody else has written to it since."""
     only = with_users_columns(table, EVERY_ROW, _arrow(table.name, rows), load_schema(table.name).key)
     table.replace(EVERY_ROW, [only], *transactions)
 
 
 @again_on_conflict
 def clear_rows(tables: Store, name: str) -> None:
-    """Take all rows out of the table."""
+    """Delete all rows of the table."""
     tables.open(name).replace(EVERY_ROW, [])
 
 
-class HeldRows:
-    """The rows of a small table, for who looks at them and changes them again and again: read when there are others.
+class CachedRows:
+    """The rows of a small table, cached for repeated reads and changes; read again only after somebody else wrote.
 
-    On an object store a look at an unchanged table is two requests, and a change six.
+    In an object store, a check of an unchanged table takes two requests, and a change takes six.
     """
 
     def __init__(self, table: Snapshot) -> None:
@@ -76,43 +76,43 @@ class HeldRows:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table as it was opened or refreshed."""
+        """The rows of the table at the version that was opened or refreshed."""
         if self._version != self.table.version:
             self._rows, self._version = read_rows(self.table), self.table.version
         return self._rows
 
     def update(self, change: Callable[[Row], Row | None]) -> int:
-        """Give each row the columns that `change` returns for it, or leave it (None); returns how many were changed.
+        """Update each row with the columns that `change` returns; None leaves it. Return how many rows changed.
 
-        Of rows with the same key one stays, a changed one if there is. Raises ConflictError if somebody else wrote
-        since the table was opened or refreshed.
+        If several rows have the same key, one stays: a changed one if there is one. Raises ConflictError if somebody
+        else has written since the table was opened or refreshed.
         """
         rows = [(row, change(row)) for row in self.rows]
-        rows.sort(key=lambda row: row[1] is not None)  # the last of a key stays
+        rows.sort(key=lambda row: row[1] is not None)  # the last row of each key stays
         changed = sum(new is not None for _, new in rows)
         if changed:
             key, before = load_schema(self.table.name).key, self.table.version
             by_key = {tuple(row[column] for column in key): row | dict(new or {}) for row, new in rows}
             self.table.replace(EVERY_ROW, [pa.Table.from_pylist(list(by_key.values()), schema=self.table.arrow)])
-            if self.table.version == before + 1:  # else something was let through between
+            if self.table.version == before + 1:  # else another commit came in between
                 self._rows, self._version = list(by_key.values()), before + 1
         return changed
 
 
 def update_rows(table: Snapshot, change: Callable[[Row], Row | None]) -> int:
-    """Change the rows once, as `HeldRows.update` does."""
-    return HeldRows(table).update(change)
+    """Change the rows once, like `CachedRows.update`."""
+    return CachedRows(table).update(change)
 
 
 @again_on_conflict
 def insert_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -> None:
-    """Insert the rows of a history table whose key it does not have yet, signed with the batch.
+    """Insert rows into a history table, signed with the batch, unless the table already has their key.
 
-    A repeated batch inserts what the first one did not: it may have seen other things than that one.
+    A repeated batch inserts what its first attempt did not: it may have observed other events.
     """
     table, key = tables.open(name), load_schema(name).key
     if not batch.is_load and is_done(table, BatchId(batch.checkpoint_id, batch.batch_id + 1)):
-        return  # an older job's
+        return  # the batch of an older job
     signature = batch.signature(datetime.now(UTC).date())
     new = _arrow(name, [{**row, **signature} for row in rows])
     for stored in table.rows(EVERY_ROW, key):

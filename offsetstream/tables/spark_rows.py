@@ -1,4 +1,4 @@
-"""Rows in Spark as `arrow_rows`, `row_pieces` and `matching.with_users_columns` have them in Arrow."""
+"""The Spark counterparts of `arrow_rows`, `row_pieces` and `matching.with_users_columns`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offsetstream.tables.store import EVERY_ROW
 
 
 def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
-    """Return the source's rows that are not deleted, with what a user's columns have for their keys now."""
+    """Return the source's rows that are not deleted, with the stored values of a user's columns added by key."""
     rows, key = source.where(~F.col(DELETED)).drop(DELETED), merge.schema.key
     users = [name for name in stored.columns if name not in merge.schema.column_names]
     if not users:
@@ -31,17 +31,17 @@ def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFr
 
 
 def timestamp_of(column: str) -> str:
-    """Return the SQL of a column's milliseconds as a timestamp; null for a time that no engine can hold."""
+    """Return the SQL that converts milliseconds to a timestamp; null outside the years 1 to 9999."""
     return f"CASE WHEN {is_held(column)} THEN timestamp_millis({column}) END"
 
 
 def is_held(milliseconds: str) -> str:
-    """Return the SQL that tells whether every engine can hold the time."""
+    """Return the SQL condition that the time is within the years 1 to 9999, which every engine supports."""
     return f"{milliseconds} BETWEEN {FIRST_MS} AND {LAST_MS}"
 
 
 def struct_fields(columns: Iterable[ColumnSchema]) -> str:
-    """Return the fields of a struct of plain rows, whose times are milliseconds in `<name>_ms`."""
+    """Return the fields of a Spark struct for plain rows, which have times as milliseconds in `<name>_ms`."""
     return ", ".join(
         f"{column.name}_ms: BIGINT" if column.type == "TIMESTAMP" else f"{column.name}: {column.type}"
         for column in columns
@@ -49,7 +49,7 @@ def struct_fields(columns: Iterable[ColumnSchema]) -> str:
 
 
 def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return such rows with the table's columns."""
+    """Return plain rows with the table's columns."""
     columns = (
         f"{timestamp_of(f'{column.name}_ms')} AS {column.name}" if column.type == "TIMESTAMP" else column.name
         for column in schema.columns
@@ -58,14 +58,14 @@ def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Yield each row as Python's: it may have megabytes of JSON."""
+    """Convert rows to Python one at a time, because a row may have megabytes of JSON."""
     for batch in batches:
         for at in range(batch.num_rows):
             yield from batch.slice(at, 1).to_pylist()
 
 
 def in_batches(found: Iterable[dict[str, Any]], lists: Collection[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows that have `lists` of plain rows among their columns, so that few of these are Python's at a time."""
+    """Yield rows as record batches. The columns in `lists` hold plain rows; few are Python objects at a time."""
     waiting, size = list[dict[str, Any]](), 0
     for row in found:
         waiting.append(row | {name: flat(row[name]) for name in lists})

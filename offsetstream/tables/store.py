@@ -1,8 +1,8 @@
-"""How tables are read and written, whatever keeps them: everything that is asked of it is here.
+"""The interface to the tables, whichever store keeps them: a folder (`path_store/`) or a catalog (`catalog_store/`).
 
-Today's tables lie at paths (`path_store/`). No path, file or class of the keeper's leaves it, and its errors are
-TablesError, `ConflictError` above all. Conditions and queries are in the SQL that
-DataFusion and Spark read alike, with the literals of `sql.py`; a query's own table is named `rows`.
+Callers see no path, file or class of a store. Its errors are TablesError, most often `ConflictError`. Conditions and
+queries are SQL that both DataFusion and Spark understand, with the literals of `sql.py`. In a query, the table itself
+is named `rows`.
 """
 
 from __future__ import annotations
@@ -25,79 +25,79 @@ if TYPE_CHECKING:
     from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
-DEAR_SECONDS = 60.0  # between two of what is done again and again, where the store `is_dear`
+DEAR_SECONDS = 60.0  # least time between two repeated actions in a store that `is_dear`
 
 
 class Transaction(NamedTuple):
-    """Delta's application transaction: of two commits with the same `app_id` side by side the second fails."""
+    """Delta's application transaction: of two concurrent commits with the same `app_id`, the second fails."""
 
     app_id: str
     version: int
 
 
 class StoredColumn(NamedTuple):
-    """A column that a table has: its type in Spark SQL's words, and its comment."""
+    """A column of an existing table: its Spark SQL type and its comment."""
 
     type: str
     comment: str | None
 
 
 class Store(ABC):
-    """The tables of one cluster. All methods raise TablesError where the tables cannot be reached."""
+    """The tables of one cluster. All methods raise TablesError if the tables cannot be reached."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What `--tables` names, for messages."""
+        """The place as `--tables` names it, for messages."""
 
     @abstractmethod
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
-        """Create a table with the schema's properties and these, unless it is there."""
+        """Create a table, with the schema's properties and `properties`, unless it exists."""
 
     @abstractmethod
     def open(self, name: str) -> Snapshot:
-        """Return the table as it is now; NoTableError if there is none."""
+        """Open the table at its current version; NoTableError if it does not exist."""
 
     @abstractmethod
     def source(self, name: str) -> Source:
-        """Return the table as it is now for a quick look, without what only writers need; NoTableError likewise."""
+        """Open the table for a look-up, without what only writers need; NoTableError if it does not exist."""
 
     @abstractmethod
     def sql_name(self, name: str) -> str:
-        """Return what a table is called in Spark's SQL, in whichever session reaches it."""
+        """Return the table's name in Spark SQL, valid in any session that can reach it."""
 
     @abstractmethod
     def in_spark(self, spark: SparkSession) -> SparkTables:
-        """Return the tables for what Spark itself reads and writes."""
+        """Return the tables for reads and writes by Spark."""
 
     @property
     def needs_spark(self) -> bool:
-        """Whether the tables can be reached in a session of Spark's only, which `read_by` gives."""
+        """Whether only a Spark session can reach the tables; `read_by` sets the session."""
         return False
 
-    def read_by(self, spark: SparkSession) -> Store:  # noqa: ARG002 - of those that need it
-        """Return the same tables, for the session to read and write them where they need one."""
+    def read_by(self, spark: SparkSession) -> Store:  # noqa: ARG002 - only some stores need it
+        """Return the same tables, with the Spark session that reads and writes them if they need one."""
         return self
 
     @abstractmethod
     def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter | None:
-        """Return what writes rows of a history in a task of Spark's, as those of a batch and a day.
+        """Return a writer for rows of a history, of one batch and day, for use in a Spark task.
 
-        None where tasks cannot: their rows then go through Spark.
+        None if tasks cannot write files of this store. The rows must then be written through Spark.
         """
 
     @property
     def look_seconds(self) -> float:
-        """How long to leave a table alone, at least, between two looks at whether it has changed: looks may cost."""
+        """Least number of seconds between two checks whether a table has changed: each check may cost money or time."""
         return 0.0
 
     @property
     def is_dear(self) -> bool:
-        """Whether each look at a table, and each write, is jobs of Spark's or requests to an object store."""
+        """Whether each check or write of a table runs Spark jobs or sends requests to an object store."""
         return self.needs_spark or self.look_seconds > 0
 
     def opened(self, name: str) -> Snapshot | None:
-        """Return the table as it is now, None if there is none."""
+        """Open the table at its current version; None if it does not exist."""
         try:
             return self.open(name)
         except NoTableError:
@@ -105,42 +105,42 @@ class Store(ABC):
 
 
 class Source(ABC):
-    """A table as it was when it was opened, for DuckDB to read; `where` is how messages name it."""
+    """A table at the version that was opened, for DuckDB to read; `where` is its name in messages."""
 
     where: str
 
     @property
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
-        """The table's properties: ours, Delta's, users'."""
+        """The table's properties: ours, Delta's and the user's."""
 
     @abstractmethod
     def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
-        """Return the rows; None if there are none. A column that older rows lack may be missing."""
+        """Return the rows; None if the table is empty. A column that all rows lack may be missing."""
 
     @property
     def row_count(self) -> int | None:
-        """How many rows Delta's log says there are, without a look into the files; None where it does not say."""
+        """Number of rows according to Delta's log, without reading the files; None if the log does not say."""
         return None
 
     @property
     def files(self) -> Sequence[str]:
-        """The files that DuckDB opens by itself, as the relation names them and as they are: none where it does not."""
+        """The files that DuckDB opens itself, as the relation names them and by their real names; may be empty."""
         return ()
 
     @property
     @abstractmethod
     def is_read_once(self) -> bool:
-        """Whether the relation is a stream: who reads it twice needs a copy."""
+        """Whether the relation is a stream: to read it twice, make a copy."""
 
 
 class Snapshot(ABC):
-    """A table as it was when it was opened or refreshed; `where` is how messages name it.
+    """A table at the version that was opened or refreshed; `where` is its name in messages.
 
-    What it writes holds only if nobody else wrote to the table since: ConflictError otherwise, and whoever opens it
-    again sees what the other one left (`conflict.py`). An append may be let through, but none of two commits with a
-    transaction of the same id. Each write is one commit, made whole or not at all; TablesError where it cannot be made
-    for what a user did to the table.
+    A write succeeds only if nobody else has written to the table since. Otherwise it raises ConflictError: open the
+    table again to see the other commit (`conflict.py`). An append may succeed nevertheless, but never both of two
+    concurrent commits with a transaction of the same id. Each write is one atomic commit. It raises TablesError if a
+    user's change to the table (a feature, a constraint) makes it impossible.
     """
 
     name: str
@@ -149,37 +149,37 @@ class Snapshot(ABC):
     @property
     @abstractmethod
     def version(self) -> int:
-        """The number of its last commit."""
+        """The number of the last commit."""
 
     @property
     @abstractmethod
     def table_id(self) -> str:
-        """What no other table has, and another one that is made in its place neither."""
+        """A unique id: a table that is created again in the same place has another one."""
 
     @property
     @abstractmethod
     def created_at(self) -> datetime:
-        """When it was made."""
+        """The time at which the table was created."""
 
     @property
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
-        """Its properties: ours, Delta's, users'."""
+        """The table's properties: ours, Delta's and the user's."""
 
     @property
     @abstractmethod
     def columns(self) -> Mapping[str, StoredColumn]:
-        """Its columns by name: ours, and those that a user added."""
+        """The columns by name: ours, and those that a user added."""
 
     @property
     @abstractmethod
     def arrow(self) -> pa.Schema:
-        """The same columns as Arrow has them."""
+        """The columns as an Arrow schema."""
 
     @property
     @abstractmethod
     def partitioned_by(self) -> tuple[str, ...]:
-        """The columns by which its rows lie apart."""
+        """The partition columns."""
 
     @abstractmethod
     def transaction_version(self, app_id: str) -> int | None:
@@ -187,52 +187,55 @@ class Snapshot(ABC):
 
     @abstractmethod
     def written_days(self) -> set[date]:
-        """Return the days of which a history has rows."""
+        """Return the days (`written_day`) on which the rows of a history were written."""
 
     @property
     @abstractmethod
     def files(self) -> TableFiles:
-        """The files that it is made of, which are to be kept few."""
+        """The table's files, for compaction and clean-up."""
 
     @abstractmethod
     def refresh(self) -> None:
-        """Become the table as it is now, at less cost than opening it again."""
+        """Move to the table's current version; this is cheaper than to open it again."""
 
     @abstractmethod
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """Return the rows that fulfil the condition, a part at a time; all columns or those named."""
+        """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
 
     @abstractmethod
     def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
-        """Ask the table, as `rows`, and others of the same store by their names here; texts may be Arrow's views."""
+        """Run a query on the table (`rows`) and on other tables of the same store, by their keyword names.
+
+        Text columns of the result may be Arrow string views.
+        """
 
     @abstractmethod
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Append rows; a column that they lack is null."""
+        """Append rows; columns that they lack become null."""
 
     @abstractmethod
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        """Replace all rows that match the condition by `rows`, which must match it; missing columns become null."""
 
     @abstractmethod
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
-        """Merge rows that have the columns of our schema and `_deleted`, as `merge` says.
+        """Merge rows, which have the columns of our schema and `_deleted`, by the rules of `merge`.
 
-        A merge that changes nothing makes no commit. What a user's columns have of a row stays. DoubledRowsError where
-        a key of the source is there more than once, but not where all rows are replaced.
+        A merge that changes nothing makes no commit. A row keeps the values of a user's columns. Raises
+        DoubledRowsError if the table has a key of the source more than once, except with `replace_where`.
         """
 
     @abstractmethod
     def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
-        """Append what `TaskWriter` wrote, in one commit; TablesError if it is not there."""
+        """Add files that `TaskWriter` wrote, in one commit; TablesError if a file is missing."""
 
     @abstractmethod
     def commit_nothing(self, *transactions: Transaction) -> None:
-        """Commit an empty write, which fails whoever is to commit one of these transactions from an earlier version."""
+        """Commit an empty write, so that commits of these transactions from an earlier version fail."""
 
     @abstractmethod
     def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
-        """Add columns, which are null in the rows that are there."""
+        """Add columns; they are null in existing rows."""
 
     @abstractmethod
     def set_comment(self, column: str, comment: str) -> None:
@@ -240,32 +243,32 @@ class Snapshot(ABC):
 
     @abstractmethod
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties; those that are not named stay."""
+        """Set properties; all others stay as they are."""
 
     @abstractmethod
     def rewrite_old_rows(self) -> None:
-        """Write anew what an earlier version of the program wrote in a way that not every reader understands."""
+        """Rewrite files of an earlier version that some readers cannot filter."""
 
     @abstractmethod
     def require_writable(self) -> None:
-        """Raise TablesError if users switched something on with which this store cannot write, with the way back."""
+        """Raise TablesError if a user turned on a feature that this store cannot write; it says how to undo it."""
 
 
 class SparkTables(ABC):
-    """The tables for a session of Spark's; errors as of `Snapshot`, and whatever else Spark raises."""
+    """The tables for a Spark session. Raises the errors of `Snapshot`, and Spark's own."""
 
     @abstractmethod
     def require_reachable(self) -> None:
-        """Raise EnvironmentNotReadyError if the session cannot reach the tables, which are there, or sees others."""
+        """Raise EnvironmentNotReadyError if the session cannot reach the existing tables, or finds other tables."""
 
     @abstractmethod
     def frame(self, name: str) -> DataFrame:
-        """Return the table's present rows."""
+        """Return the table's current rows."""
 
     @abstractmethod
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
-        """Append rows that have all of our columns; skipped if the transaction was made before."""
+        """Append rows with all of our columns; skip this if the table already has the transaction."""
 
     @abstractmethod
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge rows as `Snapshot.merge` does, but for doubled keys; skipped if the transaction was made before."""
+        """Merge rows like `Snapshot.merge`, without its check of doubled keys; skip this like `append`."""

@@ -49,7 +49,7 @@ class Entry:
         return replace(self, rows=self.rows + sign * other.rows, checksum=checksum, last_record_offset=last)
 
     @property
-    def of_the_day(self) -> Entry:
+    def without_batch(self) -> Entry:
         """The same entry without its batch."""
         return replace(self, checkpoint_id=None, batch_id=None)
 
@@ -102,5 +102,5 @@ def by_day(entries: Iterable[Entry]) -> dict[tuple[Log, str], Entry]:
     found: dict[tuple[Log, str], Entry] = {}
     for each in entries:
         key = (each.log, each.day)
-        found[key] = found[key] + each.of_the_day if key in found else each.of_the_day
+        found[key] = found[key] + each.without_batch if key in found else each.without_batch
     return found

@@ -1,7 +1,7 @@
-"""Thinning of `end_offsets`: of days that are over the last row of each minute, and later of each hour, is enough.
+"""Thin `end_offsets`: past days keep the last row of each minute, and after 30 days the last row of each hour.
 
-`previous_sampled_at` of a row that stays is that of the first row of its minute or hour: so long the row before held.
-How far this was done the table says by itself: a transaction of each commit has the day. So no day is looked at twice.
+A row that stays gets `previous_sampled_at` of the first row of its minute or hour, since the previous row was true
+until then. Each commit has a transaction with the day as its version, so no day is thinned twice.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MINUTES_FOR = timedelta(days=30)
 
 
 class ThinDay(NamedTuple):
-    """A day of which the last row of each minute or hour is to stay."""
+    """A day to thin to the last row of each `unit` (minute or hour)."""
 
     day: date
     unit: str
 
 
 def due_days(table: Snapshot, today: date) -> list[ThinDay]:
-    """Return what is to be thinned, the oldest day first."""
+    """Return the days to thin: first to hours, then to minutes, each with the oldest day first."""
     days = sorted(day for day in table.written_days() if day < today)
     to_hours = [day for day in days if day < today - MINUTES_FOR and day.toordinal() > _done(table, "hour")]
     done = max(_done(table, "minute"), _done(table, "hour"))
@@ -41,11 +41,11 @@ def due_days(table: Snapshot, today: date) -> list[ThinDay]:
 
 @again_on_conflict
 def thin_day(tables: Store, due: ThinDay, *, dry_run: bool = False) -> int:
-    """Thin one day, in one commit, and return how many rows go."""
+    """Thin one day in one commit, and return how many rows were removed (with `dry_run`: would be)."""
     table, kept = tables.open(END_OFFSETS), 0
-    if _done(table, due.unit) >= due.day.toordinal():  # by somebody else, meanwhile
+    if _done(table, due.unit) >= due.day.toordinal():  # somebody else has thinned it meanwhile
         return 0
-    found = table.query(f"SELECT count(*) AS n FROM rows WHERE {_of(due.day)}").read_all()["n"][0].as_py()  # noqa: S608
+    found = table.query(f"SELECT count(*) AS n FROM rows WHERE {_day_condition(due.day)}").read_all()["n"][0].as_py()  # noqa: S608
 
     def counted() -> Iterator[pa.Table]:
         nonlocal kept
@@ -56,19 +56,19 @@ def thin_day(tables: Store, due: ThinDay, *, dry_run: bool = False) -> int:
     if dry_run:
         deque(counted(), maxlen=0)
     else:
-        table.replace(_of(due.day), counted(), Transaction(_app(due.unit), due.day.toordinal()))
+        table.replace(_day_condition(due.day), counted(), Transaction(_app(due.unit), due.day.toordinal()))
     return int(found - kept)
 
 
 def _last_samples(table: Snapshot, due: ThinDay) -> Iterator[pa.Table]:
-    """Yield the rows that stay, a user's columns with them, an hour at a time: nobody need hold a day."""
+    """Yield the rows that stay (with a user's columns) hour by hour, so that no day must fit in memory."""
     cell = load_schema(END_OFFSETS).cell_sql
-    with ThreadPoolExecutor(1) as reader:  # a write that takes the rows cannot begin a query from its own threads
+    with ThreadPoolExecutor(1) as reader:  # the write consumes the rows in threads that cannot start a query
         for hour in _hours(due.day):
             unit = f"OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) ORDER BY sampled_at"
             ordered = (
                 f"SELECT *, row_number() {unit} DESC) AS nth, first_value(previous_sampled_at) {unit}) AS held_until "  # noqa: S608
-                f"FROM rows WHERE {_of(due.day)} AND ({hour})"
+                f"FROM rows WHERE {_day_condition(due.day)} AND ({hour})"
             )
             query = (
                 "SELECT k.* EXCEPT (nth, previous_sampled_at, held_until), held_until AS previous_sampled_at "  # noqa: S608
@@ -82,9 +82,12 @@ def _read(table: Snapshot, query: str) -> pa.Table:
 
 
 def _hours(day: date) -> list[str]:
-    """Return conditions of which each row fulfils one: some were sampled before midnight, or by a clock that went."""
-    begins = [datetime.combine(day, time(), UTC) + timedelta(hours=hour) for hour in range(25)]
-    first, *_, last = literals = [f"CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)" for instant in begins]
+    """Return conditions by hour; each row of the day matches exactly one.
+
+    A row may be sampled outside the day on which it was written: shortly before midnight, or by a wrong clock.
+    """
+    starts = [datetime.combine(day, time(), UTC) + timedelta(hours=hour) for hour in range(25)]
+    first, *_, last = literals = [f"CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)" for instant in starts]
     within = [f"sampled_at >= {start} AND sampled_at < {end}" for start, end in pairwise(literals)]
     return [f"sampled_at IS NULL OR sampled_at < {first}", *within, f"sampled_at >= {last}"]
 
@@ -97,5 +100,5 @@ def _app(unit: str) -> str:
     return f"offsetstream/{END_OFFSETS}/thinned to {unit}s"
 
 
-def _of(day: date) -> str:
+def _day_condition(day: date) -> str:
     return f"{HISTORY_DAY} = DATE '{day}'"

@@ -1,6 +1,6 @@
-"""Writes that can be repeated: Delta's application transactions, one per table and step (rule 8).
+"""Repeatable writes, by Delta's application transactions: one per table and step (rule 8).
 
-Delta skips a write whose (app id, version) it has seen, where Spark makes it; the driver asks by itself.
+Spark's Delta skips a write whose app id and version the table already has. The driver checks this itself.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from offsetstream.tables.store import Snapshot, Transaction
 
 @dataclass(frozen=True)
 class BatchId:
-    """A micro-batch of a checkpoint; `batch_id` is -1 for a load, which is done anew rather than skipped."""
+    """A micro-batch of a checkpoint. `batch_id` is -1 for a load, which is repeated and never skipped."""
 
     checkpoint_id: int
     batch_id: int
 
     @property
     def version(self) -> int:
-        """The version of the batch's transactions: greater in a later checkpoint, whatever its batch ids."""
+        """The version of the batch's transactions; a later checkpoint always has greater ones."""
         return (self.checkpoint_id << 32) | (self.batch_id + 1)
 
     @property
@@ -32,38 +32,38 @@ class BatchId:
         return self.batch_id < 0
 
     def signature(self, day: date) -> dict[str, Any]:
-        """Return the columns of a history's row that say who wrote it, and on which day."""
+        """Return the columns that say which batch wrote a history's row, and on which day."""
         return {"checkpoint_id": self.checkpoint_id, "batch_id": self.batch_id, HISTORY_DAY: day}
 
 
 def app_id(table: str) -> str:
-    """Return the id under which the batches that the table has are counted."""
+    """Return the app id of the table's batch writes."""
     return f"offsetstream/{table}/batch"
 
 
 def load_app_id(table: str) -> str:
-    """Return the id under which writes to the table that belong to no batch are counted."""
+    """Return the app id of the table's load writes, which belong to no batch."""
     return f"offsetstream/{table}/load"
 
 
 def is_made(table: Snapshot, transaction: Transaction) -> bool:
-    """Tell whether the table has the transaction already, or a later one with its id."""
+    """Return whether the table has the transaction, or a later one with its app id."""
     last = table.transaction_version(transaction.app_id)
     return last is not None and last >= transaction.version
 
 
 def is_done(table: Snapshot, batch: BatchId) -> bool:
-    """Tell whether the table has the batch's transaction already; a load is always done anew."""
+    """Return whether the table has the batch's transaction; always false for a load."""
     return not batch.is_load and is_made(table, Transaction(app_id(table.name), batch.version))
 
 
 def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
-    """Return the batch's transaction.
+    """Return the transaction for a write of the batch to the table.
 
-    A batch's is its own, by which a repetition is known and skipped. A load is never skipped, so its version is always
-    the table's next one. It has one so that a job whose tables were taken over cannot finish a load that it began: of
-    two commits with one app id from the same version, Delta lets the second fail. LeaseError if the table shows that
-    a later job wrote already.
+    A batch has a fixed transaction, so that its repetition is recognised and skipped. A load is never skipped: its
+    version is the table's next one. It needs a transaction so that a job that lost the lease cannot finish a load: of
+    two commits with the same app id from the same version, Delta fails the second. LeaseError if a later job has
+    already written to the table.
     """
     if not batch.is_load:
         return Transaction(app_id(table.name), batch.version)

@@ -1,4 +1,4 @@
-"""The schema version that every table carries as a property; imports nothing heavy, since every look-up asks."""
+"""The schema version, which every table has as a property. Imports little, because every look-up checks it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def refuse_newer(table: Snapshot | Source) -> None:
     found = table.properties.get(PROPERTY, "")
     if found.isdigit() and int(found) > SCHEMA_VERSION:
         raise TablesError(
-            f"the table {table.where} has schema version {found}, and this version of offsetstream knows versions "
+            f"the table {table.where} has schema version {found}, but this offsetstream knows versions "
             f"up to {SCHEMA_VERSION}: upgrade offsetstream"
         )

@@ -1,4 +1,4 @@
-"""The two ways in which tables are written: rows appended to a history, rows merged into a state table."""
+"""Write tables: append rows to a history, merge rows into a state table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from offsetstream.tables.transaction import BatchId, transaction_of
 
 
 class TableWriter:
-    """Writes the rows of micro-batches and loads, so that each write can be repeated.
+    """Writes the rows of micro-batches and loads; each write can be repeated.
 
-    `state_writes` may force one way of merging; `merged_by` says, by table, which one its last merge went.
+    `state_writes` can force the engine for merges. `merged_by` has the engine of each table's last merge.
     """
 
     def __init__(self, spark: SparkSession, tables: Store, state_writes: StateWrites = StateWrites.AUTO) -> None:
@@ -34,29 +34,29 @@ class TableWriter:
         self._in_spark = tables.in_spark(spark)
 
     def rows(self, table: str) -> DataFrame:
-        """Return the table's present rows."""
+        """Return the table's current rows."""
         return self._in_spark.frame(table)
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
-        """Append without looking after file sizes: the few large files of a load need no second shuffle and rewrite."""
+        """Turn off optimized writes and auto-compaction: the few large files of a load do not need them."""
         names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
         with set_meanwhile(self.spark, dict.fromkeys(names, "false")):
             yield
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
-        """Append rows to a history table; `rows` has its columns but the three that say who wrote them."""
-        whole = signed(rows, batch).select(*load_schema(table).column_names)
-        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, whole))
+        """Append rows to a history table; `rows` has its columns except the three of `SIGNATURE`."""
+        complete = signed(rows, batch).select(*load_schema(table).column_names)
+        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, complete))
 
     def merge(
         self, table: str, rows: DataFrame, batch: BatchId, *, newer_only: bool = False, replace_where: str | None = None
     ) -> None:
-        """Merge rows into a state table: insert, update where something differs, delete where `_deleted`.
+        """Merge rows into a state table: insert new keys, update rows that differ, delete keys with `_deleted`.
 
-        `newer_only`: an older record never overwrites a newer one. `replace_where`: a condition; `rows` replace
-        whatever fulfils it, which makes a load one atomic step. Without it, DoubledRowsError is raised for keys that
-        are there twice.
+        `newer_only`: an older record never overwrites a newer one. `replace_where`: a condition; `rows` replace all
+        rows that match it, so a load is one atomic step. Without `replace_where`, keys that the table has twice raise
+        DoubledRowsError.
         """
         merge = Merge(load_schema(table), newer_only=newer_only, replace_where=replace_where)
         source = rows if DELETED in rows.columns else rows.withColumn(DELETED, F.lit(False))
@@ -83,7 +83,7 @@ def _measured(rows: DataFrame) -> Size:
 
 
 def signed(rows: DataFrame, batch: BatchId) -> DataFrame:
-    """Return the rows of a history with the columns that say who wrote them, and today."""
+    """Return the rows of a history with the columns of `SIGNATURE`: the batch that wrote them, and today."""
     return rows.withColumns(
         {
             "checkpoint_id": F.lit(batch.checkpoint_id),

@@ -119,9 +119,9 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
     write = WRITES[0]
     write.prepare(tables)
     spark.sql(f"ALTER TABLE delta.`{tables.table('groups')}` {FEATURES[feature]}")
-    with pytest.raises(TablesError, match="undo them in Spark SQL by ") as told:
+    with pytest.raises(TablesError, match="undo them in Spark SQL with ") as told:
         create_tables(tables, "cluster-1", "new")
-    for command in str(told.value).split("undo them in Spark SQL by ")[1].split("; "):
+    for command in str(told.value).split("undo them in Spark SQL with ")[1].split("; "):
         spark.sql(command)
     create_tables(tables, "cluster-1", "new")
     write.run(tables)

@@ -54,7 +54,7 @@ def test_a_wrong_secret(s3: S3Server, server: str, tmp_path: Path) -> None:
     said = last_line(server, s3.uri("wrong/tables"), str(tmp_path), {"AWS_SECRET_ACCESS_KEY": "wrong"})
     assert said.startswith(f"cannot read the table {s3.uri('wrong/tables/')}")
     assert "SignatureDoesNotMatch" in said
-    assert "delta-rs takes the store's address, region and credentials from the environment" in said
+    assert "set the store's address, region and credentials in the environment" in said
 
 
 def test_no_credentials(s3: S3Server, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,4 +62,4 @@ def test_no_credentials(s3: S3Server, server: str, tmp_path: Path, monkeypatch: 
         monkeypatch.delenv(name)
     said = last_line(server, s3.uri("none/tables"), str(tmp_path), {"AWS_METADATA_ENDPOINT": NOBODY})
     assert said.startswith(f"cannot read the table {s3.uri('none/tables/')}")
-    assert "delta-rs takes the store's address, region and credentials from the environment" in said
+    assert "set the store's address, region and credentials in the environment" in said

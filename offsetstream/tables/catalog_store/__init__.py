@@ -1,6 +1,6 @@
-"""Tables of a catalog (Unity Catalog, Hive's metastore), read and written by Spark alone: no delta-rs, no path.
+"""Tables of a catalog (Unity Catalog, Hive metastore). Only Spark reads and writes them: no delta-rs, no paths.
 
-`store.py` imports no Spark: a command that names a catalog says in one line what it needs.
+`store.py` does not import Spark, so a command without it can report in one line what a catalog needs.
 """
 
 from offsetstream.tables.catalog_store.store import CatalogStore

@@ -1,10 +1,10 @@
-"""Commits from a version that was read: which the table has, and the stamp by which a stale one fails.
+"""Commits based on the version that was read: each has a stamp, which makes a commit based on a stale version fail.
 
-A write of Spark's begins with the newest version, whatever was read before, and carries one application transaction,
-which no SQL shows afterwards. So ours count: each commit's transaction has the next number of its kind (`CHANGES`, or
-`APPENDS`, which a history lets through beside changes). Delta skips a commit whose number is there, and of two beside
-each other fails one. The versions of the job's own transactions are in the commit's user metadata, which DESCRIBE
-HISTORY shows.
+A Spark write always starts from the newest version, even if older rows were read. It can carry one application
+transaction, which SQL does not show afterwards. So our commits are numbered: each commit's transaction has the next
+number of its kind. The kinds are `CHANGES` and `APPENDS`; a history allows appends while changes are made. Delta skips
+a commit whose number the table already has, and of two concurrent commits with the same number it fails one. The
+versions of the job's own transactions are in the commit's user metadata, which DESCRIBE HISTORY shows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from offsetstream.tables.store import Transaction
 
 CHANGES, APPENDS = "offsetstream/changes", "offsetstream/appends"
-_OURS = "offsetstream"  # in the user metadata, where a platform's own may stand beside
-_AT_ONCE = 16  # commits; more are asked for where these do not reach back to what is known
+_KEY = "offsetstream"  # key of our note in the user metadata, which may also have a platform's own entries
+_FIRST_LIMIT = 16  # commits to read; more are read if these do not reach back to a known version
 _SESSION = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",
     "txnVersion": "spark.databricks.delta.write.txnVersion",
@@ -31,7 +31,7 @@ _SESSION = {
 
 @dataclass(frozen=True)
 class TableState:
-    """A version of a table, the transactions that it has, and who made those of its commits that were looked at."""
+    """A version of a table: its transactions, and the ids of those of our commits that were read."""
 
     version: int
     transactions: Mapping[str, int]
@@ -40,7 +40,7 @@ class TableState:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a commit carries: the next number of its kind, and in `note` the transactions after it."""
+    """The stamp of a commit: the next number of its kind, and in `note` (JSON) the transactions after the commit."""
 
     commit: str
     kind: str
@@ -49,19 +49,19 @@ class Stamp:
 
     @classmethod
     def after(cls, state: TableState, kind: str, transactions: Sequence[Transaction]) -> Stamp:
-        """Return the stamp of a commit to the table as it was read."""
+        """Return the stamp of a commit to the table in this state."""
         commit, number = uuid4().hex, state.transactions[kind] + 1
-        has = {**state.transactions, **dict(transactions), kind: number}
-        return cls(commit, kind, number, _noted(commit, state.version, has))
+        versions = {**state.transactions, **dict(transactions), kind: number}
+        return cls(commit, kind, number, _note(commit, state.version, versions))
 
     @property
     def options(self) -> dict[str, str]:
-        """The stamp for a DataFrame's write."""
+        """The stamp as options of a DataFrame write."""
         return {"txnAppId": self.kind, "txnVersion": str(self.number), "userMetadata": self.note}
 
     @contextmanager
     def on(self, session: SparkSession) -> Iterator[None]:
-        """Stamp what the session writes meanwhile: MERGE takes no options."""
+        """Set the stamp in the session while the context runs, because MERGE takes no options."""
         for option, value in self.options.items():
             session.conf.set(_SESSION[option], value)
         try:
@@ -72,30 +72,30 @@ class Stamp:
 
 
 @contextmanager
-def as_first(session: SparkSession) -> Iterator[None]:
-    """Have the session note meanwhile, with the table that it makes, that there is no commit yet."""
-    session.conf.set(_SESSION["userMetadata"], _noted(uuid4().hex, -1, {CHANGES: 0, APPENDS: 0}))
+def as_first_commit(session: SparkSession) -> Iterator[None]:
+    """Add a note to the table that the session creates in this context: it has no numbered commit yet."""
+    session.conf.set(_SESSION["userMetadata"], _note(uuid4().hex, -1, {CHANGES: 0, APPENDS: 0}))
     try:
         yield
     finally:
         session.conf.unset(_SESSION["userMetadata"])
 
 
-def anchor(state: TableState, kind: str) -> Stamp:
-    """Return the stamp of the first commit to a table whose numbers are not known: none is above the version's."""
+def first_stamp(state: TableState, kind: str) -> Stamp:
+    """Return the stamp of a commit to a table whose last number is unknown: it cannot be above the version."""
     return Stamp.after(TableState(state.version, {**state.transactions, kind: state.version}), kind, ())
 
 
 def table_state(spark: SparkSession, table: str, known: TableState | None = None) -> TableState:
-    """Return the table's state; `known` is an earlier one, of which only what came since is asked."""
-    limit = _AT_ONCE
+    """Return the table's current state; with an earlier state `known`, only later commits are read."""
+    limit = _FIRST_LIMIT
     while True:
         found = spark.sql(f"DESCRIBE HISTORY {table} LIMIT {limit}").select("version", "userMetadata").collect()
-        notes = [(row["version"], _note_of(row["userMetadata"])) for row in found]
+        notes = [(row["version"], _parse_note(row["userMetadata"])) for row in found]
         newest, oldest = notes[0][0], notes[-1][0]
         if known is not None and known.version <= newest and oldest <= known.version + 1:
             return _folded(newest, [note for version, note in notes if version > known.version], known.transactions)
-        # What the newest note was made from has all that was there before.
+        # The newest note contains all transactions up to the version from which it was made.
         read = next((note["read"] for _, note in notes if note), None)
         if len(notes) < limit or (read is not None and oldest <= read + 1):
             return _folded(newest, [note for version, note in notes if read is None or version > read], {})
@@ -103,22 +103,22 @@ def table_state(spark: SparkSession, table: str, known: TableState | None = None
 
 
 def _folded(version: int, notes: Sequence[Mapping], before: Mapping[str, int]) -> TableState:  # type: ignore[type-arg]
-    # Versions and numbers only rise, and a commit that was let through does not know those beside it.
-    has = dict(before)
+    # Take the maximum: versions only rise, but a note does not know of concurrent commits.
+    transactions = dict(before)
     for note in notes:
         for app, number in note.get("transactions", {}).items():
-            has[app] = max(has.get(app, number), number)
-    return TableState(version, has, frozenset(note["commit"] for note in notes if note))
+            transactions[app] = max(transactions.get(app, number), number)
+    return TableState(version, transactions, frozenset(note["commit"] for note in notes if note))
 
 
-def _noted(commit: str, read: int, transactions: Mapping[str, int]) -> str:
-    return json.dumps({_OURS: {"commit": commit, "read": read, "transactions": transactions}})
+def _note(commit: str, read: int, transactions: Mapping[str, int]) -> str:
+    return json.dumps({_KEY: {"commit": commit, "read": read, "transactions": transactions}})
 
 
-def _note_of(metadata: str | None) -> Mapping:  # type: ignore[type-arg]
-    """Return our note of a commit, empty where there is none: of somebody else's commit, or an OPTIMIZE."""
+def _parse_note(metadata: str | None) -> Mapping:  # type: ignore[type-arg]
+    """Return our note in a commit's user metadata; empty for a commit of somebody else, or an OPTIMIZE."""
     try:
         found = json.loads(metadata or "{}")
-        return dict(found.get(_OURS) or {}) if isinstance(found, dict) else {}
+        return dict(found.get(_KEY) or {}) if isinstance(found, dict) else {}
     except ValueError:
         return {}

@@ -1,4 +1,4 @@
-"""What Spark and Delta raise, in our words."""
+"""Translate errors of Spark and Delta to ours."""
 
 from __future__ import annotations
 
@@ -15,42 +15,41 @@ from offsetstream.errors import ConflictError, NoTableError, TablesError, first_
 Part = TypeVar("Part")
 _NO_TABLE = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
 
-# By the exceptions' names: what they print has frames of ConcurrentHashMap and the like.
+# Full names of exceptions only: stack traces also contain names such as ConcurrentHashMap.
 _CONFLICT = re.compile(r"DELTA_CONCURRENT|Concurrent\w*Exception")
 
 
 @contextmanager
-def told(table: str, what: str = "read") -> Iterator[None]:
-    """Raise NoTableError, ConflictError or TablesError for what Spark raises of the table of this name."""
+def translated_errors(table: str, what: str = "read") -> Iterator[None]:
+    """Translate Spark's errors about this table to NoTableError, ConflictError or TablesError."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise in_our_words(error, table, what) from error
+        raise tables_error(error, table, what) from error
 
 
-def in_our_words(error: PySparkException | Py4JJavaError, table: str, what: str) -> TablesError:
-    """Return the error that the callers of a store know."""
+def tables_error(error: PySparkException | Py4JJavaError, table: str, what: str) -> TablesError:
+    """Return the error that callers of a store expect."""
     if is_conflict(error):
         return ConflictError(f"the table {table} was written to meanwhile: {first_line(error)}")
     if isinstance(error, PySparkException) and error.getCondition() in _NO_TABLE:
         return NoTableError(
-            f"there is no table {table}: name the catalog and schema of the tables by --tables, or make them by "
+            f"there is no table {table}: name the catalog and schema of the tables with --tables, or create them with "
             "'offsetstream run'"
         )
-    said = error.java_exception if isinstance(error, Py4JJavaError) else error
-    return TablesError(f"cannot {what} the table {table}: {first_line(said)}")
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else error
+    return TablesError(f"cannot {what} the table {table}: {first_line(cause)}")
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Tell whether an error of Spark's is a conflict of commits."""
+    """Return whether a Spark error is a conflict of commits."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "DeltaConcurrentModificationException" in kinds:
         return True
-    said = str(error)
-    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and _CONFLICT.search(said) is not None
+    return bool(kinds & {"PySparkException", "Py4JJavaError"}) and _CONFLICT.search(str(error)) is not None
 
 
-def parts_told(parts: Iterable[Part], table: str) -> Iterator[Part]:
-    """Yield the parts that Spark reads as they are asked for; errors as of `told`."""
-    with told(table):
+def translated_parts(parts: Iterable[Part], table: str) -> Iterator[Part]:
+    """Yield the parts, which Spark reads on demand, and translate errors like `translated_errors`."""
+    with translated_errors(table):
         yield from parts

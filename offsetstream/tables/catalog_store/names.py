@@ -1,4 +1,4 @@
-"""Properties as Spark SQL's statements have them."""
+"""Format properties for Spark SQL."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from offsetstream.tables.sql import literal
 
 
 def options_of(properties: dict[str, str]) -> str:
-    """Return properties as TBLPROPERTIES takes them."""
+    """Return properties as the SQL after TBLPROPERTIES."""
     return f"({', '.join(f'{literal(name)} = {literal(value)}' for name, value in properties.items())})"

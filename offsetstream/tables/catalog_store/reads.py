@@ -1,4 +1,4 @@
-"""What Spark reads, as Arrow: at once where it is small, else a part at a time."""
+"""Read Spark DataFrames as Arrow: small ones at once, others part by part."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from offsetstream.tables.catalog_store.errors import parts_told, told
+from offsetstream.tables.catalog_store.errors import translated_errors, translated_parts
 
-SMALL_BYTES = 16 << 20  # of files, which are some times smaller than their rows
+SMALL_BYTES = 16 << 20  # of files; their rows need several times as much memory
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the frame's columns as Arrow has them."""
+    """Return the frame's columns as an Arrow schema."""
     return to_arrow_schema(frame.schema)
 
 
 def batches_of(frame: DataFrame, where: str, *, is_small: bool) -> pa.RecordBatchReader:
-    """Return the frame's rows; TablesError for what `where` names, also while they are read."""
+    """Return the frame's rows. Errors, also those during reading, become TablesError about the table `where`."""
     schema = arrow_schema(frame)
-    with told(where):
+    with translated_errors(where):
         if is_small:
             return frame.toArrow().cast(schema).to_reader()
         parts = frame.mapInArrow(_packed, "packed BINARY").toLocalIterator(prefetchPartitions=True)
         found = (batch for row in parts for batch in pa.ipc.open_stream(row["packed"]))
         rows = (part for batch in found for part in pa.Table.from_batches([batch]).cast(schema).to_batches())
-        return pa.RecordBatchReader.from_batches(schema, parts_told(rows, where))
+        return pa.RecordBatchReader.from_batches(schema, translated_parts(rows, where))
 
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
-"""Sessions for Spark's writes to several tables at once.
+"""Spark sessions for writes to several tables in parallel.
 
-What stamps a commit MERGE takes from its session only, so each table is written in a session of its own.
+MERGE can take the stamp of a commit only from its session, so each table is written in its own session.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 class WriterSessions:
-    """Sessions for writes, one per table, alike in their settings to the session they come from."""
+    """Sessions for writes, one per table, with the settings of the original session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -17,12 +17,12 @@ class WriterSessions:
 
     def of(self, table: str) -> SparkSession:
         """Return the table's session."""
-        return self._sessions.get(table) or self._sessions.setdefault(table, alike(self._spark))
+        return self._sessions.get(table) or self._sessions.setdefault(table, copied_session(self._spark))
 
 
-def alike(spark: SparkSession) -> SparkSession:
+def copied_session(spark: SparkSession) -> SparkSession:
     """Return a new session with the settings of the given one."""
-    # newSession() has the settings of the start, not those set since, the time zone among them.
+    # newSession() has the settings at the start, without later ones such as the time zone.
     session = spark.newSession()
     for name, value in spark.conf.getAll.items():
         if spark.conf.isModifiable(name) and session.conf.get(name, None) != value:

@@ -1,4 +1,4 @@
-"""A table of a catalog that Spark has opened: read at its version, written by commits from it."""
+"""A table of a catalog, opened by Spark: reads use its version, and commits are based on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import writes
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, table_state
 from offsetstream.tables.catalog_store.create import column_sql
-from offsetstream.tables.catalog_store.errors import told
+from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.files import CatalogFiles
 from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.store import CatalogStore
 
 _APPEND_ONLY = "delta.appendOnly"
-_SAME_SIZE = 20  # versions, in which a table does not grow by much
+_SAME_SIZE = 20  # versions; a table hardly grows within these, so its size is not read again
 
 
 class CatalogSnapshot(Snapshot):
-    """A table of a catalog store; `store`, `state` and `table`, its name in SQL, are for the store's own modules."""
+    """A table of a catalog store. `store`, `state` and `table` (its SQL name) are only for the store's own modules."""
 
     def __init__(self, store: CatalogStore, name: str) -> None:
         self.store = store
         self.name = name
         self.where = f"{store.name}.{name}"
         self.table = store.table(name)
-        with told(self.where):
+        with translated_errors(self.where):
             self.state = table_state(store.spark, self.table)
 
     @property
     def version(self) -> int:
-        """The number of its last commit."""
+        """The number of the last commit."""
         return self.state.version
 
     @property
@@ -54,18 +54,18 @@ class CatalogSnapshot(Snapshot):
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
-        at: datetime = self._detail["createdAt"]  # of this machine's time zone, as Row has times
-        return at.astimezone(UTC)
+        """The time at which the table was created."""
+        created: datetime = self._detail["createdAt"]  # Row has times in this machine's time zone
+        return created.astimezone(UTC)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Its properties."""
+        """The table's properties."""
         return dict(self._detail["properties"])
 
     @property
     def columns(self) -> Mapping[str, StoredColumn]:
-        """Its columns by name."""
+        """The columns by name."""
         return {
             field.name: StoredColumn(field.dataType.simpleString().upper(), field.metadata.get("comment"))
             for field in self.frame.schema.fields
@@ -73,23 +73,23 @@ class CatalogSnapshot(Snapshot):
 
     @property
     def arrow(self) -> pa.Schema:
-        """The same columns as Arrow has them."""
+        """The columns as an Arrow schema."""
         return arrow_schema(self.frame)
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """The columns by which its files lie apart."""
+        """The partition columns."""
         return tuple(self._detail["partitionColumns"])
 
     @property
     def files_and_bytes(self) -> tuple[int, int]:
-        """How many files there are now, and their size."""
+        """Number of the current data files, and their size in bytes."""
         return self._detail["numFiles"] or 0, self._detail["sizeInBytes"] or 0
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The rows for Spark."""
-        with told(self.where):
+        """The rows as a DataFrame."""
+        with translated_errors(self.where):
             return self.store.spark.sql(self._at_version)
 
     @property
@@ -98,13 +98,13 @@ class CatalogSnapshot(Snapshot):
 
     @cached_property
     def _detail(self) -> Row:
-        with told(self.where):
+        with translated_errors(self.where):
             (row,) = self.store.spark.sql(f"DESCRIBE DETAIL {self.table}").collect()
         return row
 
     @property
     def _is_small(self) -> bool:
-        """Whether the rows may be had at once, as it was some versions ago: asking takes a job of Spark's."""
+        """Whether all rows can be read at once. The size may be some versions old, because to get it is a Spark job."""
         version, size = self.store.sizes.get(self.name, (-_SAME_SIZE, 0))
         if self.version - version >= _SAME_SIZE:
             size = self.files_and_bytes[1]
@@ -116,18 +116,18 @@ class CatalogSnapshot(Snapshot):
         return self.state.transactions.get(app_id)
 
     def written_days(self) -> set[date]:
-        """Return the days of which a history has rows; rows of none, which a user may have written, have no age."""
+        """Return the days on which a history's rows were written; a null, which only a user can write, is skipped."""
         found = self.query(f"SELECT DISTINCT {HISTORY_DAY} AS day FROM rows").read_all()  # noqa: S608 - our own name
         return set(found["day"].drop_null().to_pylist())
 
     @property
     def files(self) -> CatalogFiles:
-        """Its files, as far as SQL tells."""
+        """The table's files, as far as SQL shows them."""
         return CatalogFiles(self)
 
     def refresh(self) -> None:
-        """Read the commits since the table was opened."""
-        with told(self.where):
+        """Move to the current version by reading the commits since."""
+        with translated_errors(self.where):
             state = table_state(self.store.spark, self.table, self.state)
         if state.version != self.version:
             self.__dict__.pop("frame", None)
@@ -135,39 +135,39 @@ class CatalogSnapshot(Snapshot):
         self.state = state
 
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """Return the rows that fulfil the condition, a part at a time; all columns or those named."""
-        chosen = ", ".join(map(quoted, columns)) or "*"
-        found = self.query(f"SELECT {chosen} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
+        """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
+        selected = ", ".join(map(quoted, columns)) or "*"
+        found = self.query(f"SELECT {selected} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
         return (pa.Table.from_batches([batch]) for batch in found if batch.num_rows)
 
     def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
-        """Ask Spark, in whose SQL the tables are common expressions at their versions."""
+        """Run the query with Spark; each table is a common table expression at its version."""
         named = {"rows": self, **beside}
         tables = [
             f"{name} AS ({each._at_version})" for name, each in named.items() if isinstance(each, CatalogSnapshot)
         ]
-        with told(self.where):
+        with translated_errors(self.where):
             frame = self.store.spark.sql(f"WITH {', '.join(tables)} {sql}")
         return batches_of(frame, self.where, is_small=self._is_small)
 
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Append rows; a column that they lack is null."""
-        writes.append(self, writes.held(self, rows), transactions)
+        """Append rows; columns that they lack become null."""
+        writes.append(self, writes.to_frame(self, rows), transactions)
 
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
-        writes.replace(self, where, writes.held(self, rows), transactions)
+        """Replace all rows that match the condition by `rows`; columns that they lack become null."""
+        writes.replace(self, where, writes.to_frame(self, rows), transactions)
 
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
-        """Merge rows: what changes is found in Arrow, in memory that the source takes."""
+        """Merge rows: Arrow computes the changes; the memory needed depends on the source's size only."""
         writes.merge_rows(self, source, merge, transactions)
 
     def append_files(self, files: Sequence[NewFile], *_: Transaction) -> None:
-        """Raise TablesError: no task writes files of a catalog."""
-        raise TablesError(f"the table {self.where} is a catalog's, which takes no files ({len(files)} are given)")
+        """Raise TablesError: tasks cannot write files of a catalog."""
+        raise TablesError(f"cannot add {len(files)} files to the table {self.where}: it is in a catalog")
 
     def commit_nothing(self, *transactions: Transaction) -> None:
-        """Commit empty writes, of each kind that a writer may have begun; ConflictError if one has another since."""
+        """Commit an empty write of each kind that a writer may have started; ConflictError after another commit."""
         for kind in (CHANGES, APPENDS) if is_history(self.name) else (CHANGES,):
             writes.append(self, self.frame.limit(0), transactions, kind)
 
@@ -185,17 +185,17 @@ class CatalogSnapshot(Snapshot):
             self._alter(f"SET TBLPROPERTIES {options_of(dict(properties))}")
 
     def rewrite_old_rows(self) -> None:
-        """Leave them: Spark's files can be read by everyone."""
+        """Do nothing: all readers can filter Spark's files."""
 
     def require_writable(self) -> None:
-        """Raise TablesError if rows may not be replaced, with the way back; what else Delta has, Spark writes."""
+        """Raise TablesError if the table is append-only; it says how to undo that. Spark can write all else."""
         if self.properties.get(_APPEND_ONLY, "false").lower() == "true":
             raise TablesError(
-                f"the table {self.where} has {_APPEND_ONLY}=true, with which the job cannot write: undo it in Spark "
-                f"SQL by ALTER TABLE {self.where} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
+                f"the table {self.where} has {_APPEND_ONLY}=true, so the job cannot write to it: undo it in Spark "
+                f"SQL with ALTER TABLE {self.where} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
             )
 
-    def _alter(self, what: str) -> None:
-        with told(self.where, "write to"):
-            self.store.spark.sql(f"ALTER TABLE {self.table} {what}")
+    def _alter(self, clause: str) -> None:
+        with translated_errors(self.where, "write to"):
+            self.store.spark.sql(f"ALTER TABLE {self.table} {clause}")
         self.refresh()

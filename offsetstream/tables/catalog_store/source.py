@@ -1,4 +1,4 @@
-"""A table of a catalog for DuckDB, which Spark reads it for."""
+"""A table of a catalog for DuckDB; Spark reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CatalogSource(Source):
-    """A table as it was when it was opened."""
+    """A table at the version that was opened."""
 
     def __init__(self, table: CatalogSnapshot) -> None:
         self._table = table
@@ -26,12 +26,12 @@ class CatalogSource(Source):
         return self._table.properties
 
     def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
-        """Return the rows; None if there are none."""
+        """Return the rows; None if the table is empty."""
         if not self._table.files_and_bytes[0]:
             return None
         return connection.from_arrow(self._table.query("SELECT * FROM rows"))
 
     @property
     def is_read_once(self) -> bool:
-        """What Spark gives is a stream."""
+        """True: Spark returns the rows as a stream."""
         return True

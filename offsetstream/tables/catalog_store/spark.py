@@ -1,4 +1,4 @@
-"""Tables of a catalog for what Spark itself reads and writes."""
+"""Tables of a catalog for reads and writes by Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.errors import ConflictError, NoTableError, TablesError
 from offsetstream.tables.catalog_store import writes
-from offsetstream.tables.catalog_store.errors import told
+from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.store import CatalogStore
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.store import SparkTables, Transaction
@@ -18,39 +18,39 @@ from offsetstream.tables.transaction import is_made
 
 
 class CatalogSpark(SparkTables):
-    """The tables of a catalog store for its session."""
+    """The tables of a catalog store, in its session."""
 
     def __init__(self, store: CatalogStore) -> None:
         self._store = store
 
     def require_reachable(self) -> None:
-        """Nothing is asked: the session has read the lease by itself."""
+        """Do nothing: the session has already read the lease."""
 
     def frame(self, name: str) -> DataFrame:
-        """Return the table's present rows."""
-        with told(f"{self._store.name}.{name}"):
+        """Return the table's current rows."""
+        with translated_errors(f"{self._store.name}.{name}"):
             return self._store.spark.table(self._store.table(name))
 
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
-        """Append rows that have all of our columns; skipped if the transaction was made before."""
+        """Append rows with all of our columns; skip this if the table already has the transaction."""
         table = self._store.open(name)
         if not is_made(table, transaction):
             users = [field for field in table.frame.schema if field.name not in rows.columns]
             missing = {field.name: F.lit(None).cast(field.dataType) for field in users}
-            with _others_untold():
+            with _original_errors():
                 writes.append(table, rows.withColumns(missing) if missing else rows, [transaction])
 
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge a DataFrame with our columns and `_deleted`; skipped if the transaction was made before."""
+        """Merge a DataFrame (our columns and `_deleted`); skip this if the table already has the transaction."""
         table = self._store.open(merge.schema.name)
         if not is_made(table, transaction):
-            with _others_untold():
+            with _original_errors():
                 writes.merge_frame(table, source, merge, transaction)
 
 
 @contextmanager
-def _others_untold() -> Iterator[None]:
-    """Raise what is no matter of the table as Spark raised it: most of it is of where the rows come from."""
+def _original_errors() -> Iterator[None]:
+    """Raise Spark's own error unless it is a conflict or a missing table: most errors come from the rows' source."""
     try:
         yield
     except TablesError as error:

@@ -1,4 +1,4 @@
-"""The schema of a catalog, with one Delta table each."""
+"""The store in a catalog: a schema with our Delta tables."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatalogStore(Store):
-    """One cluster's tables in a `schema` of a `catalog`; a `session` of Spark's reads and writes them."""
+    """One cluster's tables in the `schema` of a `catalog`; the Spark `session` reads and writes them."""
 
     catalog: str
     schema: str
     session: SparkSession | None = None
     sessions: WriterSessions | None = None
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)  # in bytes, at a version
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)  # by table: version, and bytes then
 
     @property
     def name(self) -> str:
-        """The catalog's name, a dot, and the schema's."""
+        """The name as catalog.schema."""
         return f"{self.catalog}.{self.schema}"
 
     @property
     def needs_spark(self) -> bool:
-        """A catalog gives its tables to Spark alone."""
+        """True: only Spark can read a catalog's tables."""
         return True
 
     def read_by(self, spark: SparkSession) -> CatalogStore:
-        """Return the same tables for a session."""
-        from offsetstream.tables.catalog_store.sessions import WriterSessions  # noqa: PLC0415 - of PySpark
+        """Return the same tables with this session."""
+        from offsetstream.tables.catalog_store.sessions import WriterSessions  # noqa: PLC0415 - imports PySpark
 
         return replace(self, session=spark, sessions=WriterSessions(spark))
 
     @property
     def spark(self) -> SparkSession:
-        """The session; UsageError where there is none."""
+        """The session; UsageError if there is none."""
         if self.session is None:
             raise UsageError(
-                f"{self.name} is a schema of a catalog, which only Spark reads: ask its tables in Spark SQL, such as "
-                f"{self.name}.groups, or name by --tables the folder where they lie (DESCRIBE DETAIL says it)"
+                f"{self.name} is a schema of a catalog, which only Spark reads: query its tables in Spark SQL, such as "
+                f"{self.name}.groups, or name their folder with --tables (DESCRIBE DETAIL shows it)"
             )
         return self.session
 
     @property
     def look_seconds(self) -> float:
-        """Each look at a table is a job of Spark's."""
+        """Ten seconds, because each check of a table is a Spark job."""
         return 10.0
 
     def writer_session(self, name: str) -> SparkSession:
-        """Return the session of the table's own in which it is written, as what stamps a commit is in settings."""
-        assert self.spark and self.sessions  # noqa: S101 - made together
+        """Return the table's own session for writes, since the stamp of a commit is a session setting."""
+        assert self.spark and self.sessions  # noqa: S101 - both are set together
         return self.sessions.of(name)
 
     def table(self, name: str) -> str:
-        """Return the table's name as SQL has it."""
+        """Return the table's quoted name in SQL."""
         return ".".join(map(quoted, (self.catalog, self.schema, name)))
 
     def sql_name(self, name: str) -> str:
@@ -77,29 +77,29 @@ class CatalogStore(Store):
         return self.table(name)
 
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
-        """Create a table, and the schema of the catalog where it is missing."""
-        from offsetstream.tables.catalog_store.create import create_table  # noqa: PLC0415 - of PySpark
+        """Create a table, and the catalog's schema if it is missing."""
+        from offsetstream.tables.catalog_store.create import create_table  # noqa: PLC0415 - imports PySpark
 
         create_table(self, schema, properties)
 
     def open(self, name: str) -> CatalogSnapshot:
-        """Return the table as it is now; NoTableError if there is none."""
-        from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot  # noqa: PLC0415 - of PySpark
+        """Open the table at its current version; NoTableError if it does not exist."""
+        from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot  # noqa: PLC0415 - imports PySpark
 
-        assert self.spark  # noqa: S101 - else it has said so
+        assert self.spark  # noqa: S101 - raises UsageError without a session
         return CatalogSnapshot(self, name)
 
     def source(self, name: str) -> CatalogSource:
-        """Return the table as it is now for DuckDB; NoTableError if there is none."""
-        from offsetstream.tables.catalog_store.source import CatalogSource  # noqa: PLC0415 - of PySpark
+        """Open the table at its current version for DuckDB; NoTableError if it does not exist."""
+        from offsetstream.tables.catalog_store.source import CatalogSource  # noqa: PLC0415 - imports PySpark
 
         return CatalogSource(self.open(name))
 
     def in_spark(self, spark: SparkSession) -> CatalogSpark:
         """Return the tables for Spark."""
-        from offsetstream.tables.catalog_store.spark import CatalogSpark  # noqa: PLC0415 - of PySpark
+        from offsetstream.tables.catalog_store.spark import CatalogSpark  # noqa: PLC0415 - imports PySpark
 
         return CatalogSpark(self if self.session is spark else self.read_by(spark))
 
     def task_writer(self, name: str, batch: BatchId, day: date) -> None:
-        """Return None: what a task writes is no catalog's."""
+        """Return None: tasks cannot write files of a catalog."""

@@ -1,4 +1,4 @@
-"""Commits to a table of a catalog, each from the version that was read, or none."""
+"""Commits to a table of a catalog. Each succeeds only if it is based on the table's current version."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
-from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, anchor
-from offsetstream.tables.catalog_store.errors import told
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, first_stamp
+from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.reads import batches_of
 from offsetstream.tables.matching import completed, find_changes, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 
 
-def held(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
-    """Return rows as Spark has them, with all columns of the table; null in those that they lack."""
+def to_frame(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
+    """Return rows as a DataFrame with all columns of the table; columns that they lack are null."""
     schema = table.arrow
     parts = [completed(part, schema) for part in rows]
     return table.store.spark.createDataFrame(pa.concat_tables([schema.empty_table(), *parts]), table.frame.schema)
@@ -39,13 +39,13 @@ def held(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
 def append(
     table: CatalogSnapshot, rows: DataFrame, transactions: Sequence[Transaction], kind: str | None = None
 ) -> None:
-    """Append rows: to a history beside changes of it, to the present state only if nobody changed that."""
+    """Append rows: to a history even if it was changed since, to a state table only if it was not."""
     kind = kind or (APPENDS if is_history(table.name) else CHANGES)
     _commit(table, kind, transactions, lambda stamp: _append(table, rows, stamp))
 
 
 def replace(table: CatalogSnapshot, where: str, rows: DataFrame, transactions: Sequence[Transaction]) -> None:
-    """Make the rows the only ones that fulfil the condition."""
+    """Replace all rows that match the condition by `rows`."""
     if is_history(table.name) and not _is_doubled(table, where):
         _commit(table, CHANGES, transactions, lambda stamp: _replace_known(table, where, rows, stamp))
         return
@@ -59,7 +59,7 @@ def replace(table: CatalogSnapshot, where: str, rows: DataFrame, transactions: S
 
 
 def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transactions: Sequence[Transaction]) -> None:
-    """Merge an Arrow table with the columns of the table and `_deleted`, as `Snapshot.merge` says."""
+    """Merge `source` (the table's columns and `_deleted`), as `Snapshot.merge` describes."""
     schema, key = merge.schema, merge.schema.key
     is_deleted, rows = source[DELETED].combine_chunks(), source.select(schema.column_names).cast(schema.arrow)
     if merge.replace_where is not None:
@@ -70,17 +70,17 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
     if not changes.gone.num_rows:
-        if changes.come.num_rows:  # else nothing is written: a merge that changes nothing makes no version
-            append(table, held(table, [changes.come]), transactions, CHANGES)
+        if changes.come.num_rows:  # a merge that changes nothing must not make a version
+            append(table, to_frame(table, [changes.come]), transactions, CHANGES)
         return
     deleted = among(rows.filter(is_deleted), RowKeys(changes.gone, key))
-    rows_of = {False: held(table, [changes.come]), True: held(table, [deleted])}
-    changed = reduce(DataFrame.union, (each.withColumn(DELETED, F.lit(gone)) for gone, each in rows_of.items()))
+    frames = {False: to_frame(table, [changes.come]), True: to_frame(table, [deleted])}
+    changed = reduce(DataFrame.union, (frame.withColumn(DELETED, F.lit(gone)) for gone, frame in frames.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
 
 
 def merge_frame(table: CatalogSnapshot, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-    """Merge a frame with our columns and `_deleted`, whatever its size."""
+    """Merge a frame of any size (our columns and `_deleted`)."""
     if merge.replace_where is not None:
         replace(table, merge.replace_where, replacing_rows(table.frame, source, merge), [transaction])
         return
@@ -99,29 +99,29 @@ def merge_frame(table: CatalogSnapshot, source: DataFrame, merge: Merge, transac
 def _commit(
     table: CatalogSnapshot, kind: str, transactions: Sequence[Transaction], write: Callable[[Stamp], None]
 ) -> None:
-    """Make a commit, after which the table is as it left it; ConflictError if Delta did not take it."""
-    meanwhile = ConflictError(f"the table {table.where} was written to meanwhile")
+    """Commit a write and refresh the table; ConflictError if Delta skipped or rejected the commit."""
+    conflict = ConflictError(f"the table {table.where} was written to meanwhile")
     if kind not in table.state.transactions:
-        # Nobody knows what was made before, as its notes are gone: what was read may be stale.
-        first, read = anchor(table.state, kind), table.version
-        with told(table.where, "write to"):
+        # The notes are gone, so the last number is unknown: an empty commit checks that the state read is current.
+        first, read = first_stamp(table.state, kind), table.version
+        with translated_errors(table.where, "write to"):
             _append(table, table.frame.limit(0), first)
         table.refresh()
         if first.commit not in table.state.commits or table.version != read + 1:
-            raise meanwhile
+            raise conflict
     stamp = Stamp.after(table.state, kind, transactions)
     try:
-        with told(table.where, "write to"):
+        with translated_errors(table.where, "write to"):
             write(stamp)
     except TablesError:
         with suppress(TablesError):
             table.refresh()
-        if stamp.commit not in table.state.commits:  # else only the answer was lost
+        if stamp.commit not in table.state.commits:  # else the commit succeeded and only the answer was lost
             raise
         return
     table.refresh()
-    if stamp.commit not in table.state.commits:  # skipped: another one has the number
-        raise meanwhile
+    if stamp.commit not in table.state.commits:  # Delta skipped it: another commit has its number
+        raise conflict
 
 
 def _append(table: CatalogSnapshot, rows: DataFrame, stamp: Stamp) -> None:
@@ -129,7 +129,7 @@ def _append(table: CatalogSnapshot, rows: DataFrame, stamp: Stamp) -> None:
 
 
 def _replace_known(table: CatalogSnapshot, where: str, rows: DataFrame, stamp: Stamp) -> None:
-    """Replace those rows of a history that were read: what was appended meanwhile stays."""
+    """Replace the rows of a history that were read; rows that were appended meanwhile stay."""
     key = load_schema(table.name).row_key
     before = table.frame.where(where)
     gone = before.alias("old").join(rows.alias("new"), _same(key, "old", "new"), "left_anti")
@@ -140,7 +140,10 @@ def _replace_known(table: CatalogSnapshot, where: str, rows: DataFrame, stamp: S
 def _merge(
     table: CatalogSnapshot, changed: DataFrame, key: Sequence[str], stamp: Stamp, where: str = EVERY_ROW
 ) -> None:
-    """Merge rows that are known to change the table, whose names in the condition are the table's."""
+    """Merge rows that are known to change the table.
+
+    The source's columns get new names, so that names in the condition `where` mean the table's columns.
+    """
     new = {name: f"_new_{name}" for name in changed.columns}
     session = table.store.writer_session(table.name)
     values: dict[str, str | Column] = {name: f"source.`{new[name]}`" for name in table.arrow.names}
@@ -153,10 +156,10 @@ def _merge(
 
 
 def _stored(table: CatalogSnapshot, rows: pa.Table, key: Sequence[str]) -> Iterable[pa.Table]:
-    """Return the stored rows that have one of these keys."""
+    """Return the stored rows that have the key of one of `rows`."""
     keys = table.store.spark.createDataFrame(rows.select(key))
-    of_these = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
-    found = table.frame.where(of_these).alias("old")
+    same_partitions = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
+    found = table.frame.where(same_partitions).alias("old")
     found = found.join(F.broadcast(keys).alias("new"), _same(key, "old", "new"), "left_semi")
     return [pa.Table.from_batches([each]) for each in batches_of(found, table.where, is_small=True)]
 

@@ -1,4 +1,4 @@
-"""A Parquet file of a table, written a row group at a time: the table's once a commit names it (`file_commits.py`)."""
+"""Write a Parquet file of a table, row group by row group. A commit then adds it to the table (`file_commits.py`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY
 
 @dataclass
 class DataFile:
-    """A new file in the folder of a table, made with its first rows; of a history, a file of that day."""
+    """A new file in a table's folder, created with the first rows; for a history, in the partition of `day`."""
 
     folder: str
     day: date | None
@@ -32,7 +32,7 @@ class DataFile:
     _nulls: Counter[str] = field(default_factory=Counter)
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows, as a row group of their own; they have all columns of the table."""
+        """Write rows as one row group; they must have all columns of the table."""
         if not rows.num_rows:
             return
         if self.day is not None:
@@ -44,8 +44,8 @@ class DataFile:
             self._writer = pq.ParquetWriter(self._file, rows.schema)
         self._writer.write_table(rows)
         self._rows += rows.num_rows
-        # A state table's files have no ranges: where some columns have one, a pyarrow dataset of delta-rs takes those
-        # without for columns of no rows (1.6).
+        # Files of state tables get no ranges: if only some columns have one, delta-rs's pyarrow dataset (1.6) treats
+        # the other columns as empty.
         if self.day is not None:
             for name in SKIPPED_BY:
                 if name in rows.column_names:
@@ -59,7 +59,7 @@ class DataFile:
             self._ranges[name] = (min(least, before[0]), max(most, before[1]))
 
     def close(self) -> NewFile | None:
-        """Finish the file; None if there were no rows."""
+        """Finish the file and return it; None if there were no rows."""
         if self._writer is None:
             return None
         self._writer.close()
@@ -74,7 +74,7 @@ class DataFile:
 
 
 def _bound(value: int | datetime, *, up: bool = False) -> int | str:
-    """Return the end of a range as Delta writes it: times in milliseconds, so that none in between is left out."""
+    """Return a limit of a range in Delta's format: times are rounded outwards to milliseconds."""
     if not isinstance(value, datetime):
         return value
     beyond = timedelta(microseconds=-value.microsecond % 1000 if up else -(value.microsecond % 1000))

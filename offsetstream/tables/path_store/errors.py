@@ -1,4 +1,4 @@
-"""What delta-rs raises, in our words."""
+"""Translate delta-rs's errors to ours."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ from offsetstream.errors import ConflictError, NoTableError, TablesError
 
 Part = TypeVar("Part")
 _COLOUR = re.compile(r"\x1b\[\d*m")
-_ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # of S3 and Azure
-_MOST = 400  # letters
-REACH = "delta-rs takes the store's address, region and credentials from the environment (docs/how-to/stores.md)"
+_ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # from S3 and Azure
+_MAX_LENGTH = 400
+REACH = "set the store's address, region and credentials in the environment for delta-rs (docs/how-to/stores.md)"
 
 
 @contextmanager
-def told(table: str, what: str = "read") -> Iterator[None]:
-    """Raise NoTableError, ConflictError or TablesError for what delta-rs raises of the table at this path."""
+def translated_errors(table: str, what: str = "read") -> Iterator[None]:
+    """Translate delta-rs's errors about this table to NoTableError, ConflictError or TablesError."""
     try:
         yield
     except TableNotFoundError as error:
         raise NoTableError(
-            f"there is no table {table}: name the folder of the tables by --tables, or make them by 'offsetstream run'"
+            f"there is no table {table}: name the folder of the tables with --tables, or create them with "
+            "'offsetstream run'"
         ) from error
     except Exception as error:
         if isinstance(error, OSError) and "://" in table:
             raise TablesError(f"cannot {what} the table {table}: {reason(error)}: {REACH}") from error
-        # Arrow's, where a file cannot be read: by the name of the module, which a look by DuckDB does not import.
+        # Arrow raises its own errors for unreadable files. Compare names, because look-ups do not import Arrow.
         if not isinstance(error, DeltaError) and not type(error).__module__.startswith("pyarrow"):
             raise
-        raise in_our_words(error, table, what) from error
+        raise tables_error(error, table, what) from error
 
 
-def in_our_words(error: Exception, table: str, what: str) -> TablesError:
-    """Return the error that the callers of a store know."""
+def tables_error(error: Exception, table: str, what: str) -> TablesError:
+    """Return the error that callers of a store expect."""
     if isinstance(error, CommitFailedError) or _is_vacuumed(error):
         return ConflictError(f"the table {table} was written to meanwhile: {error}")
     return TablesError(f"cannot {what} the table {table}: {reason(error)}")
 
 
 def reason(error: Exception) -> str:
-    """Return in one line what delta-rs says on many, the last of which is the cause; for a terminal, some of it."""
+    """Return delta-rs's message of several lines as one line, shortened for a terminal; the cause comes last."""
     if answer := _ANSWER.search(str(error)):
         return ": ".join(answer.groups())
     lines = (line.strip(" ↳") for line in _COLOUR.sub("", str(error)).splitlines())
-    told = ": ".join(line for line in lines if line)
-    return textwrap.shorten(told, _MOST, placeholder=" ...") or type(error).__name__
+    message = ": ".join(line for line in lines if line)
+    return textwrap.shorten(message, _MAX_LENGTH, placeholder=" ...") or type(error).__name__
 
 
 def _is_vacuumed(error: Exception) -> bool:
-    """Tell whether a file was gone that the table had when it was opened: somebody compacted it and ran VACUUM."""
+    """Return whether a file of the opened version no longer exists: somebody ran a compaction and VACUUM."""
     return "Object at location" in str(error) and "not found" in str(error)
 
 
-def parts_told(parts: Iterable[Part], table: str) -> Iterator[Part]:
-    """Yield the parts that delta-rs reads as they are asked for; errors as of `told`."""
-    with told(table):
+def translated_parts(parts: Iterable[Part], table: str) -> Iterator[Part]:
+    """Yield the parts, which delta-rs reads on demand, and translate errors like `translated_errors`."""
+    with translated_errors(table):
         yield from parts

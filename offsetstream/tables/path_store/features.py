@@ -1,7 +1,7 @@
-"""What users and platforms switch on in our tables: what is written along with, and what is refused, with the way back.
+"""Delta features that users and platforms turn on in our tables: which ones we support, and how to undo the others.
 
-A user's columns, comments and CHECK constraints that our rows fulfil are kept, and so are the change data feed and v2
-checkpoints. What is refused delta-rs cannot write (tried, 1.6), or our own files cannot have.
+Supported are a user's columns and comments, CHECK constraints that our rows satisfy, the change data feed and v2
+checkpoints. Refused are features that delta-rs cannot write (tested with 1.6) or that our own files cannot have.
 """
 
 from __future__ import annotations
@@ -21,71 +21,71 @@ _WRITTEN = {
     "generatedColumns",
     "timestampNtz",
     "v2Checkpoint",
-    # In the protocol alone these change nothing; the properties below switch them on.
+    # These have no effect while they are only in the protocol; properties (SWITCHED_OFF) turn them on.
     "columnMapping",
     "deletionVectors",
-    # delta-rs (1.6) adds them by itself where it sets a property.
+    # delta-rs (1.6) adds these itself when it sets a property.
     "variantType",
     "variantType-preview",
 }
 _RULES = {"delta.invariants", "delta.generationExpression"}
 _CONSTRAINT = "delta.constraints."
-# What is to be done beside setting a property.
-_BESIDE = {"delta.enableDeletionVectors": "REORG TABLE {table} APPLY (PURGE)"}
-# Features that are there for the sake of another go after it.
+# Commands that are needed in addition to a property.
+_ALSO = {"delta.enableDeletionVectors": "REORG TABLE {table} APPLY (PURGE)"}
+# Another feature needs this one, so it must be dropped last.
 _LAST = ("domainMetadata",)
-# Of which Delta (4.4) says itself that they cannot be dropped.
-_FOR_EVER = {"clustering", "allowColumnDefaults", "identityColumns"}
+# Features that Delta (4.4) cannot drop.
+_PERMANENT = {"clustering", "allowColumnDefaults", "identityColumns"}
 
 
 def refuse_features(table: DeltaTable) -> None:
-    """Raise TablesError if the table has a Delta feature that the job cannot write, with the SQL that undoes it."""
+    """Raise TablesError if the table has a Delta feature that the job cannot write; it contains the SQL to undo it."""
     configuration, name = table.metadata().configuration, _sql_name(table)
-    commands, what = [], []
+    commands, found = [], []
     for switch, off in SWITCHED_OFF.items():
         if configuration.get(switch, off).lower() != off:
-            what.append(f"{switch}={configuration[switch]}")
+            found.append(f"{switch}={configuration[switch]}")
             commands.append(f"ALTER TABLE {name} SET TBLPROPERTIES ('{switch}' = '{off}')")
-            commands += [_BESIDE[switch].format(table=name)] if switch in _BESIDE else []
+            commands += [_ALSO[switch].format(table=name)] if switch in _ALSO else []
     protocol = table.protocol()
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITTEN
     for feature in sorted(features, key=lambda feature: (feature in _LAST, feature)):
-        what.append(feature)
+        found.append(feature)
         commands.append(f"ALTER TABLE {name} DROP FEATURE {feature}")
-    if what:
-        back = f"undo them in Spark SQL by {'; '.join(commands)}"
-        if features & _FOR_EVER:
-            back = "Delta cannot take them back: delete its folder, and the job makes it anew with what the topic has"
+    if found:
+        remedy = f"undo them in Spark SQL with {'; '.join(commands)}"
+        if features & _PERMANENT:
+            remedy = "Delta cannot drop them: delete the table's folder; the job creates it again from the topic"
         raise TablesError(
-            f"the table {table.table_uri} has Delta features that the job cannot write ({', '.join(what)}): {back}"
+            f"the table {table.table_uri} has Delta features that the job cannot write ({', '.join(found)}): {remedy}"
         )
 
 
 def constraints(table: DeltaTable) -> dict[str, str]:
-    """Return the table's CHECK constraints, none of which is ours, by name."""
-    found = sorted(table.metadata().configuration.items())  # delta-rs gives them in any order
+    """Return the table's CHECK constraints by name; all are a user's."""
+    found = sorted(table.metadata().configuration.items())  # delta-rs returns them in random order
     return {key.removeprefix(_CONSTRAINT): check for key, check in found if key.startswith(_CONSTRAINT)}
 
 
 def checks_rows(table: DeltaTable) -> bool:
-    """Tell whether rows are to be asked something that nobody has asked of the rows in a file."""
+    """Return whether the table has rules for rows, which nobody checks when finished files are added."""
     fields = table.schema().fields
     return bool(constraints(table)) or any(not field.nullable or _RULES & {*field.metadata} for field in fields)
 
 
 def has_deletion_vectors(table: DeltaTable) -> bool:
-    """Tell whether a file may have rows that are deleted: also where the property was switched off again."""
+    """Return whether files may have deletion vectors; they may even after the property was turned off again."""
     return "deletionVectors" in (table.protocol().reader_features or ())
 
 
-def explained(error: DeltaError, table: DeltaTable) -> TablesError | None:
-    """Return what an error of a write means for whoever has changed the table; None if it is another one's."""
+def explain_write_error(error: DeltaError, table: DeltaTable) -> TablesError | None:
+    """Return the error to report for a failed write if a user's change to the table caused it; else None."""
     if "failed validation check" in str(error) and (checks := constraints(table)):
-        named = ", ".join(f"{name} ({check})" for name, check in checks.items())
-        drop = ", or by ".join(f"ALTER TABLE {_sql_name(table)} DROP CONSTRAINT {name}" for name in checks)
+        listed = ", ".join(f"{name} ({check})" for name, check in checks.items())
+        drop = ", or ".join(f"ALTER TABLE {_sql_name(table)} DROP CONSTRAINT {name}" for name in checks)
         return TablesError(
-            f"rows of the job violate a CHECK constraint of the table {table.table_uri}, of which there are {named}: "
-            f"drop it in Spark SQL by {drop}"
+            f"rows of the job violate a CHECK constraint of the table {table.table_uri}; it has {listed}: "
+            f"drop the constraint in Spark SQL with {drop}"
         )
     if "Unsupported table features required" in str(error):
         try:

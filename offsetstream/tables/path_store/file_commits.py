@@ -1,8 +1,8 @@
-"""Files that become a table's by one commit of delta-rs, whoever wrote them.
+"""Add written files to a table in one commit of delta-rs.
 
-All commits to a table at a path are delta-rs's. On S3 it puts a version only where there is none; Delta's own store
-for S3 does not, and of two writers one would overwrite what the other was told is there.
-A file that is never committed, as of a task that failed, is none of the table's; VACUUM removes it.
+delta-rs makes all commits to the tables of a path store. On S3 it writes a version only if that version does not exist
+yet. Delta's own S3 store does not check this, so one of two writers could overwrite the other's commit.
+A file that is never committed, for example of a failed task, does not belong to the table; VACUUM deletes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
-    """Give the files to the table in one commit; TablesError if they are not there."""
+    """Add the files to the table in one commit; TablesError if a file is missing."""
     refuse_features(table.delta)
     _require(table.where, files)
     if checks_rows(table.delta):
@@ -42,10 +42,10 @@ def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: 
 
 
 def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
-    """Make the files' rows all that the table has; ConflictError if anybody has written to it since it was opened."""
+    """Replace all rows of the table by the files' rows; ConflictError after any other write since it was opened."""
     refuse_features(table.delta)
     _require(table.where, files)
-    # The removal of a file says nothing of its deletion vector, without which it is of no file.
+    # Removals made here cannot name a file's deletion vector, and without it they match no file.
     if checks_rows(table.delta) or has_deletion_vectors(table.delta):
         table.replace(EVERY_ROW, _rows_of(table.where, files), *transactions)
         return
@@ -54,9 +54,9 @@ def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Se
 
 
 def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile]) -> None:
-    """Exchange files of the table for new ones with the same rows; ConflictError if somebody has written to it since.
+    """Replace files of the table by new ones with the same rows; ConflictError after any other write.
 
-    Whoever reads the table as a stream sees none of them again.
+    Streaming readers of the table do not see the rows again.
     """
     actions = [*_additions(files, changes_rows=False), *_removals(table, gone, changes_rows=False)]
     _commit(table, actions, (), alone=True)
@@ -69,11 +69,11 @@ def _commit(
     *,
     alone: bool = False,
 ) -> None:
-    # Of actions that remove files delta-rs (1.6) does not see that another commit removed them before: alone.
-    how = commit_of(transactions, alone=alone)
+    # delta-rs (1.6) does not notice that another commit has removed the same files: removals need `alone`.
+    properties = commit_of(transactions, alone=alone)
     schema, partitions = table.delta.schema(), list(table.partitioned_by)
     with committing(table.delta, transactions):
-        table.delta.create_write_transaction(actions, "append", schema, partitions, commit_properties=how)
+        table.delta.create_write_transaction(actions, "append", schema, partitions, commit_properties=properties)
 
 
 def _additions(files: Sequence[NewFile], *, changes_rows: bool) -> list[AddAction | RemoveAction]:
@@ -87,7 +87,7 @@ def _additions(files: Sequence[NewFile], *, changes_rows: bool) -> list[AddActio
 def _removals(
     table: PathSnapshot, only: Collection[str] | None = None, *, changes_rows: bool
 ) -> Iterator[RemoveAction]:
-    """Yield the removal of the table's files, of all or of those named as its log names them."""
+    """Yield removals of the table's files: of all, or of those in `only` (paths as in the log)."""
     now = int(time.time() * 1000)
     for file in pa.table(table.delta.get_add_actions(flatten=True)).to_pylist():
         if only is None or file["path"] in only:
@@ -98,7 +98,7 @@ def _removals(
 
 def _rows_of(table: str, files: Sequence[NewFile]) -> Iterator[pa.Table]:
     store = file_system(table)
-    with ThreadPoolExecutor(1) as reader:  # a write that takes the rows cannot read from its own threads
+    with ThreadPoolExecutor(1) as reader:  # the write consumes the rows in threads that cannot read files
         for new in files:
             file = reader.submit(lambda path: pq.ParquetFile(store.open_input_file(path)), new.path).result()
             day = {HISTORY_DAY: date.fromisoformat(new.day)} if new.day else {}
@@ -110,6 +110,6 @@ def _require(table: str, files: Sequence[NewFile]) -> None:
     found = file_system(table).get_file_info([new.path for new in files])
     if any(info.size != new.size for info, new in zip(found, files, strict=True)):
         raise TablesError(
-            f"Spark's tasks wrote files of {table} that are not there for the driver: name a place by --tables that "
-            "all of them reach"
+            f"the driver cannot find files that Spark's tasks wrote to {table}: with --tables, name a place that the "
+            "driver and all executors reach"
         )

@@ -1,4 +1,4 @@
-"""The files in a table's folder: few instead of many, and none that nobody may read any more."""
+"""The files in a table's folder: compaction, and deletion of files that no version uses."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, crowd_of, in_turn
+from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, compaction_order, crowd_of
 from offsetstream.tables.path_store.compaction import compact
-from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
 
 _VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
-_CHECKSUM = re.compile(r"\.(.+)\.crc")  # as Hadoop's local file system names it
+_CHECKSUM = re.compile(r"\.(.+)\.crc")  # written by Hadoop's local file system
 
 
 class PathFiles(TableFiles):
@@ -35,44 +35,44 @@ class PathFiles(TableFiles):
         self._where = snapshot.where
 
     def crowds(self) -> list[Crowd]:
-        """Return where there are at least two files that are less than half of what they might be, closed days last."""
+        """Return the sets of at least two files that are smaller than half of their target, closed days last."""
         today = datetime.now(UTC).date()
         found = Counter[date | None]()
         for day, size in self._sizes():
             found[day] += size < crowd_of(day, 0, today).target_bytes // 2
-        return in_turn((crowd_of(day, files, today) for day, files in found.items()), today)
+        return compaction_order((crowd_of(day, files, today) for day, files in found.items()), today)
 
     def compact(self, crowd: Crowd) -> None:
-        """Put them together on the driver."""
+        """Compact the files on the driver."""
         compact(self._snapshot, crowd)
 
     def clear(self) -> None:
-        """Run a full VACUUM, and delete the log and the checksums that nothing belongs to any more."""
-        with told(self._where, "clear"):
+        """Run a full VACUUM, and delete old log files and leftover checksums."""
+        with translated_errors(self._where, "clean up"):
             self._table.vacuum(dry_run=False, full=True)
             self._table.cleanup_metadata()
             _delete_checksums(self._where)
 
     def removable(self) -> set[str]:
         """Return the names of the data files that a VACUUM would delete."""
-        with told(self._where):
+        with translated_errors(self._where):
             return {path.rsplit("/", 1)[-1] for path in self._table.vacuum(dry_run=True, full=True)}
 
     def present(self) -> Present:
-        """Return what the log names."""
+        """Return number and bytes of the data files that the log names."""
         sizes = [size for _, size in self._sizes()]
         return Present(len(sizes), sum(sizes))
 
     def stored(self, without: Collection[str] = ()) -> Stored:
-        """Return what lies in the folder, but for data files of the given names."""
-        with told(self._where):
+        """Return number and bytes of all files in the folder, except data files with the names in `without`."""
+        with translated_errors(self._where):
             files = [file for file in _listed(file_system(self._where)) if file.base_name not in without]
         log_files = sum("_delta_log" in file.path for file in files)
         return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
 
     def lost(self) -> list[str]:
-        """Return the data files that the table has, and its folder has not."""
-        with told(self._where):
+        """Return the data files that the log names but that are not in the folder."""
+        with translated_errors(self._where):
             found = {file.path for file in _listed(file_system(self._where))}
         return sorted({unquote(path) for path in self._added()["path"].to_pylist()} - found)
 
@@ -83,21 +83,21 @@ class PathFiles(TableFiles):
         return zip(days.to_pylist(), added["size_bytes"].to_pylist(), strict=True)
 
     def _added(self) -> pa.Table:
-        with told(self._where):
+        with translated_errors(self._where):
             return pa.table(self._table.get_add_actions(flatten=True))
 
 
 def _delete_checksums(table: str) -> None:
-    """Delete the checksums of files that are gone: Spark leaves them on a local disk, and in the log anywhere."""
+    """Delete checksums of deleted files: Spark leaves them on a local disk, and in the log of any store."""
     store = file_system(table)
     files = {file.path: file for file in _listed(store)}
     versions = [file.base_name for file in files.values() if _VERSION.fullmatch(file.base_name)]
     for path, file in files.items():
         hidden = _CHECKSUM.fullmatch(file.base_name)
-        is_alone = hidden is not None and path[: -len(file.base_name)] + hidden[1] not in files
+        is_leftover = hidden is not None and path[: -len(file.base_name)] + hidden[1] not in files
         is_old = bool(_VERSION_CHECKSUM.fullmatch(file.base_name)) and file.base_name < min(versions)
-        if is_alone or is_old:
-            with suppress(FileNotFoundError):  # the job and `maintain` may both be at it
+        if is_leftover or is_old:
+            with suppress(FileNotFoundError):  # the job and `maintain` may do this at the same time
                 store.delete_file(path)
 
 

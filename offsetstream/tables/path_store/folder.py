@@ -1,4 +1,4 @@
-"""The folder of a table, wherever it lies, as a file system."""
+"""The folder of a table, in any store, as a file system."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from deltalake.fs import DeltaStorageHandler
 
 
 def file_system(table: str) -> pafs.PyFileSystem:
-    """Return the folder of a table as Arrow's file system."""
+    """Return the folder of a table as an Arrow file system."""
     return pafs.PyFileSystem(DeltaStorageHandler(table))

@@ -1,9 +1,9 @@
-"""A table that delta-rs has opened: read by DataFusion, written by appends and by overwrites with a condition.
+"""A table opened by delta-rs: DataFusion reads it; writes are appends and overwrites with a condition.
 
-Of delta-rs's writes (1.6) only an overwrite with a condition does for readers and writers alike. It sees that somebody
-else's commit took away the files that it read: with a plain overwrite, or a transaction of files, an OPTIMIZE between
-them doubles every row. And its files have text as every reader knows it: MERGE, UPDATE and DELETE leave `string_view`
-in the files' Arrow schema, which a pyarrow dataset cannot filter.
+Of delta-rs's ways (1.6) to change rows, only an overwrite with a condition is safe. It fails if another commit removed
+the files that it read. With a plain overwrite or a transaction of files, an OPTIMIZE in between would double every
+row. And all readers can filter its files. MERGE, UPDATE and DELETE store text columns as `string_view` in the files'
+Arrow schema, which a pyarrow dataset cannot filter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import completed
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.path_store.commits import commit_of, committing
-from offsetstream.tables.path_store.errors import REACH, parts_told, reason, told
+from offsetstream.tables.path_store.errors import REACH, reason, translated_errors, translated_parts
 from offsetstream.tables.path_store.features import refuse_features
 from offsetstream.tables.path_store.file_commits import append_written
 from offsetstream.tables.path_store.files import PathFiles
@@ -31,7 +31,7 @@ from offsetstream.tables.path_store.string_views import rewrite_string_views
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
 
-# Delta's names of types, by Spark SQL's.
+# Delta's type names by those of Spark SQL.
 _DELTA_TYPES = {
     "INT": "integer",
     "BIGINT": "long",
@@ -46,7 +46,7 @@ _SQL_TYPES = {delta: sql for sql, delta in _DELTA_TYPES.items()}
 
 
 def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) -> None:
-    """Create a table unless it is there; TablesError where the store refuses."""
+    """Create a table unless it exists; TablesError if the store rejects it."""
     try:
         DeltaTable.create(
             path,
@@ -59,12 +59,12 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
-        what_next = REACH if "://" in path else "name another folder by --tables"
-        raise TablesError(f"cannot make the table {path}: {reason(error)}: {what_next}") from error
+        remedy = REACH if "://" in path else "name another folder with --tables"
+        raise TablesError(f"cannot create the table {path}: {reason(error)}: {remedy}") from error
 
 
 class PathSnapshot(Snapshot):
-    """A table of a path store; `delta` is for the path store's own modules."""
+    """A table of a path store. Only the path store's own modules use `delta`."""
 
     def __init__(self, delta: DeltaTable, name: str) -> None:
         self.delta = delta
@@ -73,7 +73,7 @@ class PathSnapshot(Snapshot):
 
     @property
     def version(self) -> int:
-        """The number of its last commit."""
+        """The number of the last commit."""
         return self.delta.version()
 
     @property
@@ -83,17 +83,17 @@ class PathSnapshot(Snapshot):
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
+        """The time at which the table was created."""
         return datetime.fromtimestamp((self.delta.metadata().created_time or 0) / 1000, UTC)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Its properties."""
+        """The table's properties."""
         return self.delta.metadata().configuration
 
     @property
     def columns(self) -> Mapping[str, StoredColumn]:
-        """Its columns by name."""
+        """The columns by name."""
         return {
             field.name: StoredColumn(_sql_type(field), field.metadata.get("comment"))
             for field in self.delta.schema().fields
@@ -101,12 +101,12 @@ class PathSnapshot(Snapshot):
 
     @property
     def arrow(self) -> pa.Schema:
-        """The same columns as Arrow has them."""
+        """The columns as an Arrow schema."""
         return pa.schema(self.delta.schema())
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """The columns by which its files lie apart."""
+        """The partition columns."""
         return tuple(self.delta.metadata().partition_columns)
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -114,58 +114,58 @@ class PathSnapshot(Snapshot):
         return self.delta.transaction_version(app_id)
 
     def written_days(self) -> set[date]:
-        """Return the days of which a history has files; rows of none, which a user may have written, have no age."""
-        with told(self.where):
+        """Return the days of a history's partitions; a null day, which only a user can have written, is skipped."""
+        with translated_errors(self.where):
             days = {partition[HISTORY_DAY] for partition in self.delta.partitions()}
         return {date.fromisoformat(day) for day in days if day is not None}
 
     @property
     def files(self) -> PathFiles:
-        """The files in its folder."""
+        """The files in the table's folder."""
         return PathFiles(self)
 
     def refresh(self) -> None:
-        """Read the commits since the table was opened."""
-        with told(self.where):
+        """Move to the current version by reading the commits since."""
+        with translated_errors(self.where):
             self.delta.update_incremental()
 
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """Return the rows that fulfil the condition, a part at a time; all columns or those named."""
+        """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
         schema = self.arrow
-        chosen = list(columns) or schema.names
-        # Begun here, since a write that takes the rows cannot begin a query from its own threads.
-        found = self.query(f"SELECT {', '.join(map(_quoted, chosen))} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
-        wanted = pa.schema([schema.field(name) for name in chosen])
-        return parts_told((pa.Table.from_batches([batch]).cast(wanted) for batch in found), self.where)
+        selected = list(columns) or schema.names
+        # The query starts here, because a write consumes the rows in threads that cannot start one.
+        found = self.query(f"SELECT {', '.join(map(_quoted, selected))} FROM rows WHERE {where}")  # noqa: S608 - ours
+        types = pa.schema([schema.field(name) for name in selected])
+        return translated_parts((pa.Table.from_batches([batch]).cast(types) for batch in found), self.where)
 
     def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
-        """Ask DataFusion."""
-        # Not to_pyarrow_table(): its reader threads abort the process now and then when it ends soon afterwards.
+        """Run the query with DataFusion."""
+        # Not to_pyarrow_table(): its reader threads sometimes abort a process that ends soon afterwards.
         reader = QueryBuilder().register("rows", self.delta)
         for name, other in beside.items():
             assert isinstance(other, PathSnapshot)  # noqa: S101 - of the same store
             reader = reader.register(name, other.delta)
-        with told(self.where):
+        with translated_errors(self.where):
             return pa.RecordBatchReader.from_stream(reader.execute(sql))
 
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Append rows; a column that they lack is null."""
+        """Append rows; columns that they lack become null."""
         self._write(rows, transactions, mode="append")
 
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
-        """Make `rows`, which fulfil the condition, the only ones that do; a column that they lack is null."""
+        """Replace all rows that match the condition by `rows`; columns that they lack become null."""
         self._write(rows, transactions, mode="overwrite", predicate=where)
 
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
-        """Merge rows: what changes is found in Arrow, in memory that the source takes."""
+        """Merge rows: Arrow computes the changes; the memory needed depends on the source's size only."""
         merge_by_delta_rs(self, source, merge, transactions)
 
     def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
-        """Append the files as they are; their rows where a user's CHECK is to be asked of them."""
+        """Add the files as they are; if a user's CHECK must be verified, append their rows instead."""
         append_written(self, files, transactions)
 
     def commit_nothing(self, *transactions: Transaction) -> None:
-        """Commit an empty write; ConflictError if one of the transactions' ids has another commit since."""
+        """Commit an empty write; ConflictError if there is a newer commit with the id of one of the transactions."""
         with committing(self.delta, transactions):
             self.delta.create_write_transaction(
                 [], "append", self.arrow, list(self.partitioned_by), commit_properties=commit_of(transactions)
@@ -173,22 +173,22 @@ class PathSnapshot(Snapshot):
 
     def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
         """Add columns."""
-        with told(self.where, "write to"):
+        with translated_errors(self.where, "write to"):
             self.delta.alter.add_columns([_field(column) for column in columns])
 
     def set_comment(self, column: str, comment: str) -> None:
         """Set the comment of a column."""
-        with told(self.where, "write to"):
+        with translated_errors(self.where, "write to"):
             self.delta.alter.set_column_metadata(column, {"comment": comment})
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties."""
-        with told(self.where, "write to"):
+        with translated_errors(self.where, "write to"):
             self.delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def rewrite_old_rows(self) -> None:
-        """Write files of delta-rs's MERGE and UPDATE anew (`string_views.py`)."""
-        with told(self.where):
+        """Rewrite files that delta-rs's MERGE and UPDATE wrote (`string_views.py`)."""
+        with translated_errors(self.where):
             rewrite_string_views(self)
         self.refresh()
 
@@ -197,11 +197,11 @@ class PathSnapshot(Snapshot):
         refuse_features(self.delta)
 
     def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
-        """Write the rows; TablesError where they violate a user's CHECK, or a feature was switched on."""
+        """Write the rows; TablesError if they violate a user's CHECK, or if an unsupported feature was turned on."""
         schema = self.arrow
         parts = (completed(part, schema) for part in rows)
         data: pa.Table | pa.RecordBatchReader
-        if isinstance(rows, Sequence):  # in memory: then delta-rs's threads do not wait for Python's lock
+        if isinstance(rows, Sequence):  # rows in memory: delta-rs's threads need not wait for Python's lock
             data = pa.concat_tables([schema.empty_table(), *parts])
         else:
             data = pa.RecordBatchReader.from_batches(schema, (batch for part in parts for batch in part.to_batches()))
@@ -220,5 +220,5 @@ def _sql_type(field: Field) -> str:
 
 
 def _quoted(column: str) -> str:
-    """Return the name of a column, whatever a user named it, as DataFusion's SQL has it."""
+    """Return any column name quoted for DataFusion's SQL."""
     return '"' + column.replace('"', '""') + '"'

@@ -1,7 +1,7 @@
-"""Tables at paths for Spark, for what is too large for the driver: its tasks read and write files, delta-rs commits.
+"""Tables of a path store for Spark, for data too large for the driver: tasks read and write files, delta-rs commits.
 
-So a table has one committer (`file_commits.py`), and no write can go to another place than the one that was opened:
-Spark takes a path for one of its default file system, and would make a new table there.
+So only delta-rs commits to a table (`file_commits.py`), and a write always goes to the table that was opened. Spark
+itself could resolve the path in another default file system and create a new table there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import SparkTables, Transaction
 from offsetstream.tables.transaction import is_made
 
-_SOURCE, _STORED = "_in_source", "_in_table"  # which side of a join a row is from; null: not from this one
+_SOURCE, _STORED = "_in_source", "_in_table"  # set in a join's row if it comes from this side, else null
 _OTHER_STORE = (
-    "Spark finds another table at {place} than the driver, or none: give both the same store, by the settings of "
-    "Hadoop (--conf spark.hadoop.fs...) and the environment"
+    "Spark finds another table at {place} than the driver, or none: configure the same store for both, for Spark with "
+    "--conf spark.hadoop.fs... and for the driver in the environment"
 )
 
 
@@ -40,13 +40,13 @@ class PathSpark(SparkTables):
         self._known: set[str] = set()
 
     def require_reachable(self) -> None:
-        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has made."""
+        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has created."""
         place = in_hadoop(self._store.table(JOB_LEASE))
         if not exists(self._spark.sparkContext, f"{place}/_delta_log"):
             raise EnvironmentNotReadyError(_OTHER_STORE.format(place=place))
 
     def frame(self, name: str) -> DataFrame:
-        """Return the table's present rows; TablesError if Spark finds another table at this place."""
+        """Return the table's current rows; TablesError if Spark finds another table in this place."""
         place = in_hadoop(self._store.table(name))
         if name not in self._known:
             self._require_same(name, place)
@@ -54,14 +54,14 @@ class PathSpark(SparkTables):
         return self._spark.read.format("delta").load(place)
 
     def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
-        """Append rows that have all of our columns; skipped if the transaction was made before."""
+        """Append rows with all of our columns; skip this if the table already has the transaction."""
         table = self._store.open(name)
         if not is_made(table, transaction):
             table.append_files(written_by_tasks(rows, table.where, table.arrow), transaction)
 
     def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge rows: Spark joins them with those of the table, all of which are written anew."""
-        # Opened before Spark reads: a commit between the two makes ours fail.
+        """Merge rows: Spark joins them with the stored rows, and rewrites the complete table."""
+        # Open the table before Spark reads it, so that a commit in between makes ours fail.
         table = self._store.open(merge.schema.name)
         if not is_made(table, transaction):
             merged = _replaced if merge.replace_where is not None else _merged
@@ -69,18 +69,18 @@ class PathSpark(SparkTables):
             put_in_place(table, written_by_tasks(rows, table.where, table.arrow), [transaction])
 
     def _require_same(self, name: str, place: str) -> None:
-        told = _OTHER_STORE.format(place=place)
+        message = _OTHER_STORE.format(place=place)
         try:
-            # Not in SQL, which asks a catalog, if the session has one, before it looks at the path.
+            # Not with SQL, which would query the session's catalog before the path.
             found = delta.tables.DeltaTable.forPath(self._spark, place).detail().select("id").head()
         except PySparkException as error:
-            raise TablesError(told) from error
+            raise TablesError(message) from error
         if found is None or found["id"] != self._store.open(name).table_id:
-            raise TablesError(told)
+            raise TablesError(message)
 
 
 def _merged(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
-    """Return what the table has after the merge."""
+    """Return the table's rows after the merge."""
     target = stored.withColumn(_STORED, F.lit(True)).alias("target")
     joined = target.join(source.withColumn(_SOURCE, F.lit(True)).alias("source"), F.expr(merge.same_key), "full")
     is_stored, is_given = F.col(_STORED).isNotNull(), F.col(_SOURCE).isNotNull()
@@ -90,13 +90,13 @@ def _merged(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
 
 
 def _replaced(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
-    """Return what the table has when the source's rows replace those that fulfil the condition."""
-    fulfils = F.coalesce(F.expr(str(merge.replace_where)), F.lit(False))
-    return stored.where(~fulfils).unionByName(replacing_rows(stored, source, merge))
+    """Return the table's rows after the source's rows have replaced those that match the condition."""
+    matches = F.coalesce(F.expr(str(merge.replace_where)), F.lit(False))
+    return stored.where(~matches).unionByName(replacing_rows(stored, source, merge))
 
 
 def _columns(stored: DataFrame, merge: Merge, comes: Column) -> list[Column]:
-    """Return each column, the source's where its row comes; a user's as it is."""
+    """Return the columns: the source's value if `comes` is true, else the stored one; a user's column always stays."""
     ours = merge.schema.column_names
     return [
         F.when(comes, F.col(f"source.{name}")).otherwise(F.col(f"target.{name}")).alias(name)

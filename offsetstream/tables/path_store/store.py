@@ -1,4 +1,4 @@
-"""The folder of the tables, local or of any store that Spark and delta-rs both reach, with one Delta table each."""
+"""The store in a folder: local, or in any object store that Spark and delta-rs reach; each table has a subfolder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.path_store.errors import told
+from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Source, Store
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _DAY = f"TRY_CAST(regexp_extract(filename, '/{HISTORY_DAY}=([^/]+)/[^/]+$', 1) AS DATE) AS {HISTORY_DAY}"
 _GLOB = re.compile(r"[*?\[]")
-_LOOK_SECONDS = 12.0  # a store asks money for each request: so an idle job makes no thirty of them a minute
+_LOOK_SECONDS = 12.0  # object stores charge for each request: an idle job would otherwise make thirty a minute
 
 
 @dataclass(frozen=True)
 class PathStore(Store):
-    """One cluster's tables in a folder; `root` is its path or URI, without a slash at its end."""
+    """One cluster's tables in a folder; `root` is the folder's path or URI without a slash at the end."""
 
     root: str
 
@@ -44,7 +44,7 @@ class PathStore(Store):
 
     @property
     def look_seconds(self) -> float:
-        """None on a disk."""
+        """12 seconds in an object store, 0 on a disk."""
         return _LOOK_SECONDS if "://" in self.root else 0.0
 
     def table(self, name: str) -> str:
@@ -52,44 +52,44 @@ class PathStore(Store):
         return f"{self.root}/{name}"
 
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
-        """Create a table by delta-rs, which takes milliseconds for what takes Spark ten seconds, and needs no JVM."""
+        """Create a table with delta-rs: it takes milliseconds and needs no JVM, where Spark takes ten seconds."""
         from offsetstream.tables.path_store.snapshot import create_table  # noqa: PLC0415 - no look-up needs it
 
         create_table(self.table(schema.name), schema, properties)
 
     def open(self, name: str) -> PathSnapshot:
-        """Return the table as it is now; NoTableError if there is none."""
+        """Open the table at its current version; NoTableError if it does not exist."""
         from offsetstream.tables.path_store.snapshot import PathSnapshot  # noqa: PLC0415 - no look-up needs it
 
-        with told(self.table(name)):
+        with translated_errors(self.table(name)):
             return PathSnapshot(DeltaTable(self.table(name)), name)
 
     def sql_name(self, name: str) -> str:
-        """Return the table's path, as Delta reads it."""
-        from offsetstream.tables.location import in_hadoop  # noqa: PLC0415 - which imports this
+        """Return the table's path as a name in Spark SQL."""
+        from offsetstream.tables.location import in_hadoop  # noqa: PLC0415 - avoids a circular import
 
         return f"delta.{quoted(in_hadoop(self.table(name)))}"
 
     def in_spark(self, spark: SparkSession) -> PathSpark:
         """Return the tables for Spark."""
-        from offsetstream.tables.path_store.spark import PathSpark  # noqa: PLC0415 - who has a session has PySpark
+        from offsetstream.tables.path_store.spark import PathSpark  # noqa: PLC0415 - only Spark users need it
 
         return PathSpark(self, spark)
 
     def task_writer(self, name: str, batch: BatchId, day: date) -> HistoryWriter:
-        """Return what writes a file of rows in a task."""
+        """Return a writer of a file of rows, for use in a task."""
         from offsetstream.tables.path_store.task_files import HistoryWriter  # noqa: PLC0415 - no look-up needs it
 
         return HistoryWriter(self.table(name), name, batch, day)
 
     def source(self, name: str) -> PathSource:
-        """Return the table as it is now for DuckDB; NoTableError if there is none."""
-        with told(self.table(name)):
+        """Open the table at its current version for DuckDB; NoTableError if it does not exist."""
+        with translated_errors(self.table(name)):
             return PathSource(DeltaTable(self.table(name)), self.table(name))
 
 
 class PathSource(Source):
-    """A table whose files delta-rs finds, and DuckDB reads by itself where it can."""
+    """A table for DuckDB: delta-rs lists the files, and DuckDB reads them itself if it can."""
 
     def __init__(self, delta: DeltaTable, where: str) -> None:
         self._delta = delta
@@ -101,18 +101,18 @@ class PathSource(Source):
         return self._delta.metadata().configuration
 
     def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
-        """Return the rows of all files; None if there are none."""
-        with told(self.where):
+        """Return the rows of all files; None if there are no files."""
+        with translated_errors(self.where):
             return self._relation(connection)
 
     @property
     def row_count(self) -> int | None:
-        """The rows of all files; None where deletion vectors take some away, as the log counts these apart."""
+        """The number of rows of all files; None with deletion vectors, since the log's counts include deleted rows."""
         return None if self._has_deletion_vectors else self._delta.count()
 
     @property
     def is_read_once(self) -> bool:
-        """What delta-rs reads by a query is a stream."""
+        """Whether delta-rs reads the rows with a query, whose result is a stream."""
         return self._has_deletion_vectors
 
     @property
@@ -120,30 +120,30 @@ class PathSource(Source):
         return "deletionVectors" in (self._delta.protocol().reader_features or ())
 
     def _relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
-        if self._has_deletion_vectors:  # of which DuckDB is not told
+        if self._has_deletion_vectors:  # DuckDB does not know these
             rows = QueryBuilder().register("rows", self._delta).execute("SELECT * FROM rows")
             return connection.from_arrow(rows)
-        if "://" in self.where:  # delta-rs reaches stores that DuckDB has no built-in way to
+        if "://" in self.where:  # delta-rs can read object stores; DuckDB would need an extension
             return connection.from_arrow(self._delta.to_pyarrow_dataset())
-        # DuckDB takes paths as patterns.
+        # DuckDB reads a path as a glob pattern, so special characters are escaped.
         files = [_GLOB.sub(r"[\g<0>]", file) for file in self._paths]
         if not files:
             return None
-        # Files from before a column was added lack it.
+        # Files that are older than a column lack it.
         found = connection.from_parquet(files, union_by_name=True)
-        # The day of a partition is in a file's path alone. DuckDB's hive_partitioning would take columns from the
-        # folders above too: in `topic=a/tables` each row would be of topic a.
+        # Only the file's path has the day of its partition. DuckDB's hive_partitioning would also read columns from
+        # the folders above: in `topic=a/tables`, each row would get the topic a.
         return found.project(f"*, {_DAY}") if HISTORY_DAY in self._delta.metadata().partition_columns else found
 
     @property
     def files(self) -> Sequence[str]:
-        """The local files, as patterns and as paths."""
+        """The local files, as DuckDB's patterns and as plain paths."""
         if self._has_deletion_vectors or "://" in self.where:
             return ()
-        with told(self.where):
+        with translated_errors(self.where):
             return [name for path in self._paths for name in {path, _GLOB.sub(r"[\g<0>]", path)}]
 
     @property
     def _paths(self) -> list[str]:
-        """The paths of local files, which delta-rs gives as a URL has them."""
+        """The paths of the local files; delta-rs returns them URL-encoded."""
         return [unquote(file) for file in self._delta.file_uris()]

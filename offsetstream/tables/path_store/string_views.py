@@ -1,6 +1,6 @@
-"""Files whose text only some readers can filter, which versions before 4 of the tables have: they are written anew.
+"""Rewrite files whose text columns some readers cannot filter. Tables of schema versions before 4 may have them.
 
-They are of delta-rs's MERGE and UPDATE (see `snapshot.py`).
+delta-rs's MERGE and UPDATE wrote these files (see `snapshot.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _VIEWS = (pa.string_view(), pa.binary_view())
 
 
 def rewrite_string_views(table: PathSnapshot) -> None:
-    """Write the rows of such files anew: a whole state table, or those days of a history.
+    """Rewrite the rows of such files: a complete state table, or complete days of a history.
 
-    A part at a time is in memory. Who reads the history as a stream sees the rows of these days again.
+    Only a part is in memory at a time. Streaming readers of the history see the rows of these days again.
     """
     for where in sorted(set(_parts(table))):
         _rewrite(table, where)
@@ -40,7 +40,7 @@ def _rewrite(table: PathSnapshot, where: str) -> None:
 
 
 def _parts(table: PathSnapshot) -> Iterator[str]:
-    """Yield the conditions on the rows that lie in the same part of the table as such a file."""
+    """Yield for each such file the condition that selects its part of the table: its day, or all rows."""
     store, is_by_day = file_system(table.where), table.partitioned_by
     for file in pa.table(table.delta.get_add_actions(flatten=True)).to_pylist():
         day = file.get(f"partition.{HISTORY_DAY}")
@@ -50,8 +50,11 @@ def _parts(table: PathSnapshot) -> Iterator[str]:
 
 
 def has_string_views(file: pa.NativeFile) -> bool:
-    """Whether a Parquet file has text as views, by its writer's note: before 21 pyarrow shows them as plain text."""
-    noted = (pq.read_metadata(file).metadata or {}).get(b"ARROW:schema")
-    if noted is None:
+    """Return whether a Parquet file has columns of type `string_view` or `binary_view`.
+
+    Reads the Arrow schema in the file's metadata, because pyarrow before 21 shows views as plain text.
+    """
+    stored = (pq.read_metadata(file).metadata or {}).get(b"ARROW:schema")
+    if stored is None:
         return False
-    return any(field.type in _VIEWS for field in pa.ipc.read_schema(pa.py_buffer(b64decode(noted))))
+    return any(field.type in _VIEWS for field in pa.ipc.read_schema(pa.py_buffer(b64decode(stored))))

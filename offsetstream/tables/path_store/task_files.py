@@ -1,7 +1,7 @@
-"""Rows that Spark's Python workers write as files of a table: those of a DataFrame, and those of a load's history.
+"""Files of a table that Spark's Python workers write: rows of a DataFrame, and the history rows of a load.
 
-Spark's own write takes each value through rows of the JVM: for millions of commits that would be most of a load's time.
-And its commit is not the driver's: on S3 neither of the two sees the other one's (`file_commits.py`).
+Spark's own write would pass each value through rows of the JVM, which for millions of commits takes most of a load's
+time. Spark would also commit itself, and on S3 Spark and delta-rs do not see each other's commits (`file_commits.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REPORT = "path string, day string, size bigint, statistics string"
 
 
 class HistoryWriter(TaskWriter):
-    """Writes rows of the history `name`, whose folder it is, to one file of a day, and counts them for the ledger."""
+    """Writes rows of the history `name` to one file of a day in `folder`, and counts them for the ledger."""
 
     def __init__(self, folder: str, name: str, batch: BatchId, day: date) -> None:
         self._name = name
@@ -39,20 +39,20 @@ class HistoryWriter(TaskWriter):
         self._tally = Tally(name)
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows, as a row group of their own; they have all columns but the three that say who wrote them."""
+        """Write rows as one row group; they must have all columns except the three of `SIGNATURE`."""
         if rows.num_rows:
             rows = conform(with_constants(rows, self._signature), load_schema(self._name))
             self._tally.add(rows)
             self._file.write(rows)
 
     def close(self) -> NewFile | None:
-        """Finish the file; None if there were no rows."""
+        """Finish the file and return it; None if there were no rows."""
         new = self._file.close()
         return new and replace(new, counted=[asdict(each) for each in self._tally.entries])
 
 
 def written_by_tasks(rows: DataFrame, folder: str, schema: pa.Schema) -> list[NewFile]:
-    """Have Spark's tasks write the rows as files of the table, each its own; a column that they lack is null."""
+    """Let each Spark task write its rows to new files of the table; columns that they lack become null."""
     written = rows.mapInArrow(partial(_write, folder=folder, schema=schema), _REPORT)
     return [NewFile(**row.asDict()) for row in written.collect()]
 

@@ -123,5 +123,5 @@ def test_look_ups_refuse_tables_of_another_cluster(tables: PathStore) -> None:
 
 
 def test_a_place_that_cannot_have_tables_is_one_line() -> None:
-    with pytest.raises(TablesError, match=r"^cannot make the table .* name another folder by --tables$"):
+    with pytest.raises(TablesError, match=r"^cannot create the table .* name another folder with --tables$"):
         create_tables(PathStore("/proc/version/tables"), "cluster-1", "new")

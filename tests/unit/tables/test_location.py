@@ -91,7 +91,7 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["%20", "a%C3%9F", "[a]", "a\\b", "a^b", "a|b", "a\nb", "a\x7fb"])
 def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="with which Delta cannot find the folder again: name another one"):
+    with pytest.raises(UsageError, match="Delta cannot find such a folder again: use another folder"):
         store_at(str(tmp_path / name))
 
 
@@ -107,10 +107,10 @@ def test_a_name_with_a_dot_is_a_catalog_and_its_schema(tmp_path: Path, monkeypat
     assert (store.name, store.needs_spark, store_at(store.name)) == ("spark_catalog.kafka-offsets", True, store)
     for folder in ("./a.b", "a.b/", "tables", ".a.b", "a.1", str(tmp_path / "a.b")):
         assert (store_at(folder).needs_spark, Path(store_at(folder).name)) == (False, tmp_path / Path(folder))
-    with pytest.raises(UsageError, match=r"a\.b\.c is no catalog and schema: .* a folder as \./a\.b\.c"):
+    with pytest.raises(UsageError, match=r"a\.b\.c is not a catalog and schema: .* \./a\.b\.c for a folder"):
         store_at("a.b.c")
     (tmp_path / "a.b").mkdir()
-    with pytest.raises(UsageError, match=r"there is a folder a\.b here: name that as \./a\.b"):
+    with pytest.raises(UsageError, match=r"a\.b is .* a folder here: type \./a\.b for the folder"):
         store_at("a.b")
 
 
@@ -118,7 +118,7 @@ def test_without_spark_a_catalog_says_how_it_is_read() -> None:
     store = store_at("main.kafka")
     for ask in (store.open, store.source):
         with pytest.raises(
-            UsageError, match=r"main\.kafka is a schema of a catalog, which only Spark reads: ask .*SQL"
+            UsageError, match=r"main\.kafka is a schema of a catalog, which only Spark reads: query .*SQL"
         ):
             ask("groups")
 

@@ -148,8 +148,8 @@ def test_tables_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(TablesError) as raised:
         lookup(tmp_path).rows("groups", ["group_id"])
     assert str(raised.value) == (
-        f"there is no table {tmp_path}/groups: name the folder of the tables by --tables, "
-        "or make them by 'offsetstream run'"
+        f"there is no table {tmp_path}/groups: name the folder of the tables with --tables, "
+        "or create them with 'offsetstream run'"
     )
 
 

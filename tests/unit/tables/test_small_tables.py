@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from offsetstream.errors import ConflictError
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import HeldRows, insert_rows, overwrite_rows, read_rows, update_rows
+from offsetstream.tables.small_tables import CachedRows, insert_rows, overwrite_rows, read_rows, update_rows
 from offsetstream.tables.transaction import BatchId, app_id, is_done
 from testkit.tables import new_tables
 
@@ -125,7 +125,7 @@ def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, 
 
 def test_held_rows_are_read_again_only_when_somebody_wrote(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
-    held = HeldRows(tables.open(BOOK))
+    held = CachedRows(tables.open(BOOK))
     assert held.update(lambda _: {"next_offset": 2}) == 1
     assert held.update(lambda _: None) == 0
     with monkeypatch.context() as patch:

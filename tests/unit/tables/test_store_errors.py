@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.path_store.errors import reason, told
+from offsetstream.tables.path_store.errors import reason, translated_errors
 
 COLOURED = "Kernel error -> Generic S3 error\n     \x1b[31m↳\x1b[0m Error performing PUT\n   \x1b[31m↳\x1b[0m refused\n"
 ANSWERED = (
@@ -28,9 +28,9 @@ def test_a_page_of_text_is_cut() -> None:
 
 def test_a_store_that_fails_is_told_of_and_a_disk_is_not() -> None:
     with (
-        pytest.raises(TablesError, match=r"cannot read the table s3a://lake/t: .*: refused: delta-rs takes"),
-        told("s3a://lake/t"),
+        pytest.raises(TablesError, match=r"cannot read the table s3a://lake/t: .*: refused: set the store's address"),
+        translated_errors("s3a://lake/t"),
     ):
         raise OSError(COLOURED)
-    with pytest.raises(OSError, match="full"), told("/tables/t"):
+    with pytest.raises(OSError, match="full"), translated_errors("/tables/t"):
         raise OSError("full")

@@ -136,11 +136,11 @@ REFUSED: list[tuple[dict[str, str], tuple[str, ...], str]] = [
     (
         {},
         ("clustering", "domainMetadata"),
-        "(clustering, domainMetadata): Delta cannot take them back: delete its folder",
+        "(clustering, domainMetadata): Delta cannot drop them: delete the table's folder",
     ),
     ({"delta.enableInCommitTimestamps": "true"}, ("inCommitTimestamp",), "DROP FEATURE inCommitTimestamp"),
-    ({}, ("allowColumnDefaults",), "Delta cannot take them back"),
-    ({}, ("identityColumns",), "Delta cannot take them back"),
+    ({}, ("allowColumnDefaults",), "Delta cannot drop them"),
+    ({}, ("identityColumns",), "Delta cannot drop them"),
     ({}, ("of-tomorrow",), "DROP FEATURE of-tomorrow"),
 ]
 

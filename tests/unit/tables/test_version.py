@@ -191,7 +191,7 @@ def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: PathStore) ->
         open_again(old)
     assert "groups" in str(raised.value)
     assert f"(schema version 1) cannot be upgraded to version {SCHEMA_VERSION}: " in str(raised.value)
-    assert "generation is STRING, not INT: name another folder by --tables" in str(raised.value)
+    assert "generation is STRING, not INT: name another folder with --tables" in str(raised.value)
     assert [DeltaTable(old.table(name)).version() for name in OLD_TABLES] == versions
 
 
