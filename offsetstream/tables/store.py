@@ -203,7 +203,7 @@ class Snapshot(ABC):
         """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
 
     @abstractmethod
-    def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
+    def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:
         """Run a query on the table (`rows`) and on other tables of the same store, by their keyword names.
 
         Text columns of the result may be Arrow string views.

@@ -140,9 +140,9 @@ class CatalogSnapshot(Snapshot):
         found = self.query(f"SELECT {selected} FROM rows WHERE {where}")  # noqa: S608 - our own SQL
         return (pa.Table.from_batches([batch]) for batch in found if batch.num_rows)
 
-    def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
+    def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:
         """Run the query with Spark; each table is a common table expression at its version."""
-        named = {"rows": self, **beside}
+        named = {"rows": self, **others}
         tables = [
             f"{name} AS ({each._at_version})" for name, each in named.items() if isinstance(each, CatalogSnapshot)
         ]

@@ -138,11 +138,11 @@ class PathSnapshot(Snapshot):
         types = pa.schema([schema.field(name) for name in selected])
         return translated_parts((pa.Table.from_batches([batch]).cast(types) for batch in found), self.where)
 
-    def query(self, sql: str, **beside: Snapshot) -> pa.RecordBatchReader:
+    def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:
         """Run the query with DataFusion."""
         # Not to_pyarrow_table(): its reader threads sometimes abort a process that ends soon afterwards.
         reader = QueryBuilder().register("rows", self.delta)
-        for name, other in beside.items():
+        for name, other in others.items():
             assert isinstance(other, PathSnapshot)  # noqa: S101 - of the same store
             reader = reader.register(name, other.delta)
         with translated_errors(self.where):

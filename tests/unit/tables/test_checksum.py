@@ -1,4 +1,4 @@
-"""Checksums of rows: the same whatever their order and pieces, and the columns of later versions; else others."""
+"""Checksums of rows depend on the values only: not on order, batches or null columns of later versions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,8 +21,8 @@ def table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([dict.fromkeys(COMMITS.column_names) | row for row in rows], schema=COMMITS.arrow)
 
 
-def test_a_hash_is_the_same_in_any_version() -> None:
-    """The ledgers of users hold such numbers."""
+def test_hashes_stay_the_same_in_later_versions() -> None:
+    """Users' ledgers contain these numbers."""
     assert row_hashes(table(ROW), COMMITS).tolist() == [HASH]
     assert row_hashes(table(ROW).drop_columns(["leader_epoch"]), COMMITS).tolist() == [HASH]
     other = {"checkpoint_id": 7, "batch_id": 8, "written_day": datetime(2030, 1, 2, tzinfo=UTC).date()}
@@ -47,11 +47,11 @@ HASH = 2249034702970438874
         {"commit_timestamp": None},
     ],
 )
-def test_other_rows_have_other_hashes(change: dict[str, Any]) -> None:
+def test_changed_rows_have_other_hashes(change: dict[str, Any]) -> None:
     assert row_hashes(table(ROW | change), COMMITS)[0] != row_hashes(table(ROW), COMMITS)[0]
 
 
-def test_pieces_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checksum_does_not_depend_on_order_or_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [None, b"", b"\0", b"\0\0", bytes(range(256)) * 3, b"x" * 5000, b"y", None]
     rows = pa.table({"value_bytes": pa.array(values, pa.binary())})
     whole = row_hashes(rows, UNDECODABLE)
@@ -66,11 +66,11 @@ def test_pieces_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None
     checksum._powers.cache_clear()
 
 
-def test_no_rows() -> None:
+def test_checksum_of_no_rows() -> None:
     assert row_hashes(COMMITS.arrow.empty_table(), COMMITS).tolist() == []
 
 
-def test_views_and_large_texts_are_texts() -> None:
+def test_text_types_have_the_same_hashes() -> None:
     strings = pa.array(["a", None, "b" * 40])
     hashes = [
         row_hashes(pa.table({"group_id": strings.cast(kind)}), COMMITS)

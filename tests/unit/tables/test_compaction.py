@@ -1,4 +1,4 @@
-"""What may be compacted, and that transactions outlive the log that they were written to."""
+"""Compaction finds small files, and transactions survive the deletion of old log files."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_file_that_is_large_enough_is_left_alone(tables: PathStore, monkeypatc
     assert found(tables, "groups") == []
 
 
-def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStore) -> None:
-    """Delta skips a batch that it has seen, so a lost transaction would write a batch twice."""
+def test_transactions_survive_the_deletion_of_old_log_files(tables: PathStore) -> None:
+    """Delta skips a batch that it already has; if the transaction were lost, the batch would be written twice."""
     keep_nothing(tables)
     commits = pa.schema(list(load_schema("offset_commits").arrow)[:-3])
     lease = Lease.acquire(tables)
@@ -85,7 +85,7 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStor
         table = DeltaTable(tables.table(name))
         table.alter.set_table_properties({"delta.checkpointInterval": "100"})  # a version without a transaction
         table.create_checkpoint()
-        sleep(0.01)  # so that the log's files are older than nothing
+        sleep(0.01)  # the log files must be older than the retention of 0
         tables.open(name).files.clear()
         now = stored(tables, name)
         assert (now.files, now.log_files < 12) == (len(DeltaTable(tables.table(name)).file_uris()), True)
@@ -99,7 +99,7 @@ def test_transactions_outlive_the_log_that_they_were_written_to(tables: PathStor
     lease.heartbeat()
 
 
-def test_what_lies_in_a_folder_is_counted(tables: PathStore) -> None:
+def test_files_in_a_folder_are_counted(tables: PathStore) -> None:
     before = stored(tables, "groups")
     append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     now = stored(tables, "groups")
@@ -110,8 +110,8 @@ def test_what_lies_in_a_folder_is_counted(tables: PathStore) -> None:
     assert stored(tables, "groups", without={data}).files == 0
 
 
-def test_checksums_go_with_their_files(tables: PathStore) -> None:
-    """Spark leaves them beside what it writes; nobody else knows them."""
+def test_checksums_of_deleted_files_are_deleted(tables: PathStore) -> None:
+    """Spark writes them next to its files; no other program deletes them."""
     append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
     folder = Path(tables.table("groups"))
     log, (data,) = folder / "_delta_log", folder.glob("*.parquet")
@@ -125,7 +125,7 @@ def test_checksums_go_with_their_files(tables: PathStore) -> None:
     assert DeltaTable(tables.table("groups")).count() == 1
 
 
-def test_checksums_of_versions_go_with_the_log(tables: PathStore) -> None:
+def test_checksums_of_deleted_log_files_are_deleted(tables: PathStore) -> None:
     keep_nothing(tables)
     log = Path(tables.table("groups")) / "_delta_log"
     (log / f"{0:020}.crc").write_bytes(b"{}")
@@ -136,8 +136,8 @@ def test_checksums_of_versions_go_with_the_log(tables: PathStore) -> None:
     assert DeltaTable(tables.table("groups")).count() == 0
 
 
-def test_files_that_cannot_be_asked_for_are_told_as_of_the_tables(tables: PathStore) -> None:
-    """The job, which tends its tables between batches, must not end for it."""
+def test_files_that_cannot_be_listed_raise_tables_error(tables: PathStore) -> None:
+    """The job maintains its tables between batches, and such an error must not end it."""
     files = tables.open("groups").files
     shutil.rmtree(tables.table("groups"))
     for question in (files.clear, files.removable, files.stored, files.lost):
@@ -145,8 +145,8 @@ def test_files_that_cannot_be_asked_for_are_told_as_of_the_tables(tables: PathSt
             question()
 
 
-def test_samples_are_found_by_their_times_after_compaction(tables: PathStore) -> None:
-    """Delta has the ranges of times in milliseconds; the first and the last sample are between two of these."""
+def test_samples_are_found_by_time_after_compaction(tables: PathStore) -> None:
+    """Delta stores ranges of times in milliseconds; the first and the last sample are between two milliseconds."""
     times = [datetime(2030, 1, 1, 1, 2, second, 345_678, UTC) for second in range(3)]
     for at in times:
         append_any(Path(tables.root), END_OFFSETS, [{"topic": "t", "sampled_at": at, "written_day": at.date()}])

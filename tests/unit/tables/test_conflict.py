@@ -1,6 +1,6 @@
-"""The driver's writes beside whatever else is done to a table: they lose, and are done again; no row is there twice.
+"""The driver's writes with concurrent changes to a table: a write that loses is repeated, and no row is doubled.
 
-What Spark does beside them is in tests/spark/test_beside_maintenance.py.
+Concurrent changes by Spark are in tests/spark/test_beside_maintenance.py.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def delete_nothing_that_counts(path: str) -> None:
 BEATS: list[Beat] = [compact, z_order, compact_and_vacuum, restore, rewrite, delete_nothing_that_counts]
 
 
-# Each write beside one other, and each other beside an append and a merge.
+# Each write with one concurrent change, and each concurrent change with an append and a merge.
 PAIRS: list[tuple[SmallWrite, Beat]] = [(write, compact) for write in WRITES]
 PAIRS += [(write, beat) for write in WRITES if write.name in {"append", "merge"} for beat in BEATS if beat != compact]
 
 
 @pytest.mark.parametrize(("write", "beat"), PAIRS, ids=lambda each: getattr(each, "name", None) or each.__name__)
-def test_a_write_that_loses_is_done_again(
+def test_a_write_that_loses_is_repeated(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, write: SmallWrite, beat: Beat
 ) -> None:
     write.prepare(tables)
@@ -76,7 +76,7 @@ def test_a_write_that_loses_is_done_again(
     assert write.found(tables) == write.expected
 
 
-def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_kept_and_taken_once_during_an_optimize(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tables.table("job_lease")
     lease = Lease.acquire(tables)
     for step in (lease.heartbeat, lambda: lease.use_checkpoint(3, "here"), lease.release):
@@ -89,13 +89,15 @@ def test_a_lease_is_kept_and_taken_once_beside_an_optimize(tables: PathStore, mo
     with monkeypatch.context() as patch:
         Between(patch, path, lambda: z_order(path))
         with pytest.raises(LeaseError, match="just taken"):
-            Lease.acquire(tables)  # it cannot tell who was quicker
+            Lease.acquire(tables)  # it cannot know which one was first
     Lease.acquire(tables)
     assert len(read_rows(snapshot_at(path))) == 1
 
 
 @pytest.mark.parametrize("name", ["merge", "new rows", "append", "events"])
-def test_rows_that_somebody_deletes_stay_deleted(tables: PathStore, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_rows_that_another_program_deletes_stay_deleted(
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     write = next(write for write in WRITES if write.name == name)
     write.prepare(tables)
     path = tables.table(write.table)
@@ -106,10 +108,10 @@ def test_rows_that_somebody_deletes_stay_deleted(tables: PathStore, monkeypatch:
 
 
 @pytest.mark.parametrize("batch", [BatchId(1, -1), BatchId(1, 3)], ids=["load", "batch"])
-def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
+def test_a_commit_whose_answer_was_lost_is_not_repeated(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
-    """An object store may take a commit and lose its answer: the next try meets the commit itself."""
+    """An object store may accept a commit and lose the answer: the retry then conflicts with this commit."""
     answers = [False]
 
     def write_and_lose_the_answer(*arguments: Any, **options: Any) -> None:
@@ -129,7 +131,7 @@ def test_a_write_that_was_made_and_not_answered_is_not_made_twice(
     assert len(read_rows(tables.open("group_records"))) == 1
 
 
-def test_a_write_that_always_loses_says_so(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_always_loses_raises_conflict_error(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
     def always_beaten(*_: Any) -> None:

@@ -13,7 +13,7 @@ from offsetstream.tables.schema import all_schemas
 
 @pytest.fixture
 def tables(tmp_path: Path) -> PathStore:
-    """There are none yet."""
+    """A store without tables."""
     return PathStore(str(tmp_path / "tables"))
 
 
@@ -74,7 +74,7 @@ def test_tables_of_another_cluster_are_refused(tables: PathStore) -> None:
     assert versions(tables) == before
 
 
-def test_where_one_table_is_refused_none_is_created(tables: PathStore) -> None:
+def test_no_table_is_created_if_one_is_refused(tables: PathStore) -> None:
     create_tables(tables, "cluster-1", "new")
     others = [name for name in all_schemas() if name != "undecodable_records"]
     for name in others:
@@ -84,7 +84,7 @@ def test_where_one_table_is_refused_none_is_created(tables: PathStore) -> None:
     assert not any(Path(tables.table(name)).exists() for name in others)
 
 
-def test_a_delta_table_that_is_not_ours_is_refused(tables: PathStore) -> None:
+def test_a_delta_table_of_another_program_is_refused(tables: PathStore) -> None:
     DeltaTable.create(tables.table("groups"), schema_of_one_column())
     with pytest.raises(TablesError, match=r"groups/? belongs to the cluster unknown"):
         create_tables(tables, "cluster-1", "new")
@@ -115,13 +115,13 @@ def test_any_folder_name(tmp_path: Path, folder: str) -> None:
 
 
 def test_look_ups_refuse_tables_of_another_cluster(tables: PathStore) -> None:
-    require_tables_of(tables, "cluster-2")  # there are none: whoever reads them says so
+    require_tables_of(tables, "cluster-2")  # there are no tables yet; the reader reports that
     create_tables(tables, "cluster-1", "new")
     require_tables_of(tables, "cluster-1")
     with pytest.raises(TablesError, match="belongs to the cluster cluster-1, but this is the cluster cluster-2"):
         require_tables_of(tables, "cluster-2")
 
 
-def test_a_place_that_cannot_have_tables_is_one_line() -> None:
+def test_a_place_without_write_access_is_reported_in_one_line() -> None:
     with pytest.raises(TablesError, match=r"^cannot create the table .* name another folder with --tables$"):
         create_tables(PathStore("/proc/version/tables"), "cluster-1", "new")

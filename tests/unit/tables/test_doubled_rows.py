@@ -1,4 +1,4 @@
-"""Rows that are there twice: they are found, told, and gone after a load; the job's own books mend themselves."""
+"""Doubled rows are found, reported, and gone after a load; the job repairs its own small tables itself."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_doubled_keys_are_found_by_partition(tables: PathStore) -> None:
     assert e.value.partitions == {3, 5}
 
 
-def test_no_rows_are_not_doubled(tables: PathStore) -> None:
+def test_an_empty_table_has_no_doubled_rows(tables: PathStore) -> None:
     require_no_doubled_rows(tables, "group_cells")
 
 
-def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: PathStore) -> None:
+def test_doubled_partition_rows_resume_from_the_greatest_offset(tables: PathStore) -> None:
     furthest = [{"offsets_partition": 0, "log_id": 1, "load_id": 1, "next_offset": offset} for offset in (7, 9, 8)]
     append_rows(Path(tables.root), "offsets_partitions", [*furthest, {**furthest[0], "log_id": 0, "next_offset": 99}])
     book = PartitionBook(tables, [0, 1])
@@ -57,7 +57,7 @@ def test_a_doubled_book_goes_on_from_the_row_that_is_furthest(tables: PathStore)
     assert sorted((row["offsets_partition"], row["next_offset"]) for row in rows) == [(0, 9), (1, None)]
 
 
-def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: PathStore) -> None:
+def test_doubled_topics_and_leases_are_repaired(tables: PathStore) -> None:
     Lease.acquire(tables).release()
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
     for name in ("job_lease", "topics"):
@@ -70,7 +70,7 @@ def test_doubled_topics_and_a_doubled_lease_are_single_again(tables: PathStore) 
     assert [len(read_rows(tables.open(name))) for name in ("job_lease", "topics")] == [1, 1]
 
 
-def test_a_name_is_learned_beside_doubled_assignments(tables: PathStore) -> None:
+def test_a_topic_name_is_added_despite_doubled_assignments(tables: PathStore) -> None:
     rows = [{"offsets_partition": number, "group_id": "g", "topic_id": ID, "topic": ID} for number in (0, 1, 1)]
     append_rows(Path(tables.root), "member_assignments", rows)
     TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)

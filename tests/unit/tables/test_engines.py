@@ -1,4 +1,4 @@
-"""Which engine writes what, by size and by what the user forces."""
+"""The size of the rows, or the user's setting, decides which engine writes."""
 
 import pytest
 
@@ -17,19 +17,19 @@ SMALL, MANY, LONG = Size(SMALL_ROWS, SMALL_BYTES), Size(SMALL_ROWS + 1, 0), Size
 
 
 @pytest.mark.parametrize("size", [SMALL, MANY, LONG])
-def test_the_driver_reduces_what_it_can_hold_unless_spark_is_forced(size: Size) -> None:
+def test_the_driver_reduces_small_batches_unless_spark_is_forced(size: Size) -> None:
     assert driver_reduces(AUTO, size) is driver_reduces(DRIVER, size) is (size is SMALL)
     assert not driver_reduces(SPARK, size)
 
 
-def test_of_a_load_it_can_hold_more_rows_and_no_more_bytes() -> None:
+def test_a_load_may_have_more_rows_but_not_more_bytes() -> None:
     assert driver_reduces(AUTO, Size(SMALL_LOAD, SMALL_BYTES), is_load=True)
     assert not driver_reduces(AUTO, Size(SMALL_LOAD + 1, 0), is_load=True)
     assert not driver_reduces(AUTO, LONG, is_load=True)
 
 
 @pytest.mark.parametrize("size", [SMALL, MANY, LONG])
-def test_a_merge_is_measured_only_where_that_decides(size: Size) -> None:
+def test_a_merge_is_measured_only_if_the_size_decides(size: Size) -> None:
     measured: list[Size] = []
 
     def measure() -> Size:

@@ -19,7 +19,7 @@ def test_groups_and_topics() -> None:
     )
 
 
-def test_while_other_filters_are_loaded() -> None:
+def test_names_while_a_change_of_filters_is_loading() -> None:
     filtered = FilteredNames((SOME, OTHERS))
     assert filtered.groups("abcd") == ["c"]
     assert filtered.topics(["views"]) == []

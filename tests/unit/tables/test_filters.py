@@ -1,4 +1,4 @@
-"""Which names the filters leave out, by a plain loop over Python's own expressions, and what they say of themselves."""
+"""Filters skip the same names as a loop over Python's regular expressions; and their text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetstream.tables.filters import NO_FILTERS, SHORT_LIVED, Filters
 
 GROUPS = ["a", "ab", "team-a.x", "A", "", "a\nb", "x" * 300, "console-consumer-1", "ü"]
 TOPICS = [None, "orders", "orders-dlq", "__internal", "a"]
-# Both engines read these in the same way.
+# RE2 and Python treat these expressions in the same way.
 PATTERNS = ["a", "a.*", ".*a", "team-a\\..*", "(?i)a", "orders|a", "[^a]*", "x+", "a\nb", "ü"]
 patterns = st.none() | st.sampled_from(PATTERNS)
 records = st.lists(st.tuples(st.sampled_from([None, *GROUPS]), st.sampled_from(TOPICS), st.booleans()))
@@ -36,7 +36,7 @@ def is_filtered(filters: Filters, group: str | None, topic: str | None) -> bool:
 
 
 @given(records, st.tuples(patterns, patterns, patterns, patterns, st.sampled_from([None, SHORT_LIVED])))
-def test_any_of_them_leaves_out_and_what_cannot_be_decoded_is_kept(
+def test_any_filter_skips_a_record_but_undecodable_ones_are_kept(
     rows: list[tuple[str | None, str | None, bool]], given_patterns: tuple[str | None, ...]
 ) -> None:
     filters = Filters(*given_patterns)
@@ -54,7 +54,7 @@ def test_any_of_them_leaves_out_and_what_cannot_be_decoded_is_kept(
     assert (str(filters) == "") is not any(given_patterns)
 
 
-def test_short_lived_groups_are_those_that_tools_name() -> None:
+def test_short_lived_groups_have_ids_that_tools_generate() -> None:
     made_up = [
         *("console-consumer-1", "console-consumer-98765", "perf-consumer-31415", "test-group-1764000000000"),
         *("confluent_cli_consumer_0b6d", "spark-kafka-source-12ab34cd-5678-driver-0"),
@@ -72,25 +72,25 @@ def test_short_lived_groups_are_those_that_tools_name() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "(", "a)|(b", "(?=a)", "\\1", "*", "\ud800", 3, None])
-def test_what_is_no_expression_is_refused_in_a_line(pattern: object) -> None:
+def test_an_invalid_expression_is_refused_in_one_line(pattern: object) -> None:
     with pytest.raises(ValueError, match="is not a regular expression") as refused:
         checked_pattern(pattern)
     assert "\n" not in str(refused.value)
 
 
-def test_what_stays_open_is_refused_in_words_of_what_was_given() -> None:
+def test_an_unclosed_expression_is_quoted_in_the_error() -> None:
     with pytest.raises(ValueError, match=r"^'\\\\Qa' cannot stand in parentheses: close what it opens, as \\Q by \\E$"):
         checked_pattern("\\Qa")
     assert checked_pattern("\\Qa.\\E") == "\\Qa.\\E"
 
 
-def test_no_name_makes_one_slow() -> None:
-    """By an engine that tries all ways it would not end in the age of the world."""
+def test_no_name_makes_an_expression_slow() -> None:
+    """A backtracking engine would practically never end."""
     filters = Filters(group_exclude=checked_pattern("(a+)+b"))
     assert filters.filters_groups(pa.array(["a" * 249, "a" * 248 + "b"])).to_pylist() == [False, True]
 
 
-def test_what_they_say() -> None:
+def test_filters_as_text() -> None:
     assert NO_FILTERS.text is None
     filters = Filters(group_filter="a.*", topic_exclude=".*-dlq", short_lived="x")
     assert str(filters) == "groups that do not match 'a.*', offsets of topics that match '.*-dlq', short-lived groups"

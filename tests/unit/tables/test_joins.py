@@ -26,19 +26,19 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize(("rows", "join"), PAIRS, ids=[f"{rows} of {join.of}" for rows, join in PAIRS])
-def test_rows_find_what_is_promised(tables: Path, rows: str, join: Join) -> None:
+def test_documented_joins_find_rows(tables: Path, rows: str, join: Join) -> None:
     keyed, found = joined(tables, rows, join.of, join.by)
-    assert keyed > 0 or rows == "undecodable_records"  # of which neither has any
+    assert keyed > 0 or rows == "undecodable_records"  # both sets of tables have none of these
     assert found == keyed if join.always else found > 0
 
 
 @pytest.mark.parametrize("join", [join for join in all_joins() if join.always], ids=lambda join: join.of)
-def test_what_is_promised_is_one_row(join: Join) -> None:
+def test_a_join_with_one_match_never_finds_two(join: Join) -> None:
     assert load_schema(join.of).key == join.by
 
 
 def joined(folder: Path, rows: str, of: str, by: tuple[str, ...]) -> tuple[int, int]:
-    """How many rows there are with all of the columns, and how many of them have their other one."""
+    """Return how many rows have values in all columns of the join, and how many of these have a match."""
     keyed = " AND ".join(f'"{name}" IS NOT NULL' for name in by)
     same = " AND ".join(f'ours."{name}" = theirs."{name}"' for name in by)
     ours, theirs = (f"read_parquet('{folder}/{name}.parquet')" for name in (rows, of))

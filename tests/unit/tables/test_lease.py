@@ -1,7 +1,7 @@
 """The lease, in real Delta tables.
 
-One process runs one job, so a lease of this very process is a dead one's. Where two jobs are to be alive at once, the
-tests take processes, or say that the other one is elsewhere.
+A process runs only one job, so an old lease with this process's id counts as dead. If two jobs must be alive at the
+same time, the tests start processes, or set another host in the lease.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rows(tables: PathStore) -> list[dict[str, object]]:
     return read_rows(tables.open(JOB_LEASE))
 
 
-def test_no_job_ever_ran(tables: PathStore) -> None:
+def test_without_a_job_there_is_no_lease(tables: PathStore) -> None:
     assert read_lease(tables) is None
 
 
@@ -69,12 +69,12 @@ def test_the_lease_names_its_holder(tables: PathStore) -> None:
     assert rows(tables)[0]["lease_milliseconds"] == LIFETIME.total_seconds() * 1000
 
 
-def test_the_first_holder_found_a_lease_that_nobody_held(tables: PathStore) -> None:
+def test_the_first_job_finds_a_free_lease(tables: PathStore) -> None:
     found = Lease.acquire(tables).found
     assert (found.checkpoint_id, found.owner, found.checkpoint_location) == (0, None, None)
 
 
-def test_a_heartbeat_is_a_newer_sign_of_life(tables: PathStore) -> None:
+def test_a_heartbeat_updates_the_time(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     change(tables, heartbeat_at="now() - interval '50 seconds'")
     lease.heartbeat()
@@ -85,7 +85,7 @@ def test_a_heartbeat_is_a_newer_sign_of_life(tables: PathStore) -> None:
 
 def test_a_live_job_is_not_disturbed(tables: PathStore) -> None:
     first = Lease.acquire(tables)
-    change(tables, pid=str(os.getppid()))  # a process of this host that is alive, and not this one
+    change(tables, pid=str(os.getppid()))  # another live process of this host
     with pytest.raises(LeaseError) as raised:
         Lease.acquire(tables)
     assert not isinstance(raised.value, UnsureLeaseError)
@@ -125,7 +125,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(tables: PathStore) -> None:
     assert second.found.owner == first.owner
 
 
-def test_who_lost_the_lease_can_do_nothing_more(tables: PathStore) -> None:
+def test_a_job_that_lost_the_lease_cannot_write(tables: PathStore) -> None:
     first, second = Lease.acquire(tables), Lease.acquire(tables)
     held = second.read()
     for attempt in (first.heartbeat, first.read, first.release, lambda: first.use_checkpoint(9, "x")):
@@ -148,7 +148,7 @@ def test_a_released_lease_is_free_at_once(tables: PathStore) -> None:
     assert second.read().checkpoint_id == 2
 
 
-def test_a_released_lease_is_not_the_releasers_any_more(tables: PathStore) -> None:
+def test_a_job_cannot_use_a_lease_that_it_released(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     lease.release()
     with pytest.raises(LeaseError, match=TAKEN_OVER):
@@ -188,7 +188,7 @@ def test_any_checkpoint_location(tables: PathStore, location: str) -> None:
     assert (lease.read().checkpoint_id, lease.read().checkpoint_location) == (3, location)
 
 
-def test_heartbeats_and_requests_side_by_side_all_arrive(tables: PathStore) -> None:
+def test_concurrent_heartbeats_and_requests_are_all_written(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     requests = [threading.Thread(target=request_stop, args=(tables,)) for _ in range(2)]
     for thread in requests:
@@ -202,7 +202,7 @@ def test_heartbeats_and_requests_side_by_side_all_arrive(tables: PathStore) -> N
     assert row.stop_requested_by is not None
 
 
-def test_of_threads_that_race_one_holds_the_lease(tmp_path: Path) -> None:
+def test_one_of_several_racing_threads_gets_the_lease(tmp_path: Path) -> None:
     for attempt in range(5):
         tables = new_tables(tmp_path / str(attempt))
         barrier, leases = threading.Barrier(3), list[Lease]()
@@ -254,14 +254,14 @@ def racer() -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_of_processes_that_race_exactly_one_wins(tmp_path: Path) -> None:
+def test_exactly_one_of_several_racing_processes_gets_the_lease(tmp_path: Path) -> None:
     with ExitStack() as stack:
         racers = [stack.enter_context(racer()) for _ in range(3)]
         assert [answer(process) for process in racers] == ["ready"] * 3
         for attempt in range(8):
             tables = new_tables(tmp_path / str(attempt))
             if attempt % 2:
-                Lease.acquire(tables).release()  # otherwise it is the first lease of these tables
+                Lease.acquire(tables).release()  # without it, this is the first lease of these tables
             for process in racers:
                 assert process.stdin is not None
                 print(tables.root, file=process.stdin, flush=True)
@@ -292,7 +292,7 @@ def test_a_request_outlives_the_job(tables: PathStore) -> None:
     assert Lease.acquire(tables).read().reload_requested == "1"
 
 
-def test_a_request_that_grew_meanwhile_is_not_done(tables: PathStore) -> None:
+def test_a_reload_request_that_grew_meanwhile_is_kept(tables: PathStore) -> None:
     lease = Lease.acquire(tables)
     request_reload(tables, [1])
     request_reload(tables, [2])
@@ -304,7 +304,7 @@ def test_a_request_that_grew_meanwhile_is_not_done(tables: PathStore) -> None:
     assert lease.read().reload_requested is None
 
 
-def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: PathStore) -> None:
+def test_a_reload_before_the_first_job_is_refused(tables: PathStore) -> None:
     with pytest.raises(LeaseError, match="'offsetstream run'"):
         request_reload(tables, [1])
 
@@ -312,15 +312,15 @@ def test_a_reload_of_what_no_job_ever_loaded_is_refused(tables: PathStore) -> No
 @pytest.mark.parametrize(
     ("request_text", "meant"), [(None, []), ("all", [0, 1, 2]), ("2,0", [0, 2]), ("2,99", [2]), ("99", [])]
 )
-def test_what_a_request_means(request_text: str | None, meant: list[int]) -> None:
+def test_partitions_of_a_reload_request(request_text: str | None, meant: list[int]) -> None:
     assert requested_partitions(request_text, range(3)) == meant
 
 
-def test_a_process_of_another_container_of_the_same_name_is_not_known_to_be_dead(tables: PathStore) -> None:
+def test_a_process_in_another_container_with_the_same_host_name_may_be_alive(tables: PathStore) -> None:
     Lease.acquire(tables)
     row = read_lease(tables)
     assert row is not None
-    assert HeartbeatWatch().look(lambda: row)[1] is Life.DEAD  # it is of this very process
+    assert HeartbeatWatch().look(lambda: row)[1] is Life.DEAD  # the pid is this process's own
     host, boot_id, *_ = str(row.owner).split("/")
     for elsewhere in (f"{host}/another-machine/1/{os.getpid()}/x", f"{host}/{boot_id}/another-namespace/1/x"):
         change(tables, owner=f"'{elsewhere}'")

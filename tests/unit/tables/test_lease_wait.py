@@ -1,4 +1,4 @@
-"""Whether the job that holds a lease lives, whatever its host's clock says: the heartbeat is watched."""
+"""Changes of the heartbeat show whether the holder of a lease is alive, whatever its host's clock says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = 30.0  # seconds after which something is broken
 
 @pytest.fixture
 def tables(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> PathStore:
-    """Tables whose lease is held by a job of another host, as far as anybody here can see."""
+    """Tables whose lease seems to be held by a job on another host."""
     monkeypatch.setattr(lease_wait, "POLL_SECONDS", 0.02)
     Lease.acquire(tables)
     change(tables, host="'elsewhere'")
@@ -39,7 +39,7 @@ def change(tables: PathStore, **columns: str) -> None:
 
 @contextmanager
 def beating(tables: PathStore, clock: str) -> Iterator[None]:
-    """A job of another host, with its own clock, that gives signs of life while the context lasts."""
+    """Write heartbeats like a job on another host with its own clock, while the context runs."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -99,18 +99,20 @@ def test_force_takes_it_over_at_once(tables: PathStore, clock: str) -> None:
     assert said == []
 
 
-def test_who_is_asked_to_stop_does_not_wait_on(tables: PathStore) -> None:
+def test_a_stop_ends_the_wait_for_the_lease(tables: PathStore) -> None:
     stop = threading.Event()
     assert take_lease(tables, lambda _: stop.set(), stop) is None
 
 
-def test_a_lease_that_is_given_back_meanwhile_is_taken(tables: PathStore) -> None:
+def test_a_lease_that_is_released_during_the_wait_is_taken(tables: PathStore) -> None:
     lease = take_lease(tables, lambda _: change(tables, owner="NULL"), threading.Event())
     assert lease is not None
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_whether_a_job_lives(tables: PathStore, clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_beating_job_is_alive_and_a_silent_one_dead(
+    tables: PathStore, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch = HeartbeatWatch()
     with beating(tables, clock):
         assert is_job_alive(tables, print, watch)
@@ -119,7 +121,7 @@ def test_whether_a_job_lives(tables: PathStore, clock: str, monkeypatch: pytest.
         pass
     assert not is_job_alive(tables, print)
     with beating(tables, clock):
-        while not is_job_alive(tables, print, watch):  # who was taken for dead stood still
+        while not is_job_alive(tables, print, watch):  # a job that seemed dead may only have been suspended
             pass
 
 
@@ -128,11 +130,11 @@ def test_whether_a_job_lives(tables: PathStore, clock: str, monkeypatch: pytest.
     [
         ("now()", Life.ALIVE),
         ("now() - interval '70 seconds'", Life.UNSURE),
-        ("now() + interval '3 hours'", Life.UNSURE),  # the clock was put back: nobody knows how old it is
+        ("now() + interval '3 hours'", Life.UNSURE),  # the clock was set back: its age is unknown
         ("NULL", Life.UNSURE),
     ],
 )
-def test_what_one_look_tells_of_a_live_process_of_this_host(tables: PathStore, clock: str, life: Life) -> None:
+def test_a_process_of_this_host_is_judged_at_the_first_look(tables: PathStore, clock: str, life: Life) -> None:
     change(tables, host=f"'{socket.gethostname()}'", pid=str(os.getppid()), heartbeat_at=clock)
     assert HeartbeatWatch().look(lambda: read_lease(tables))[1] is life
 
@@ -142,8 +144,8 @@ def test_no_job_is_not_alive(tables: PathStore) -> None:
     assert not is_job_alive(tables, print)
 
 
-def test_a_watcher_that_stands_still_takes_nobody_for_dead(tables: PathStore) -> None:
-    """The row was read, then the machine was paused for an hour: what the row says is an hour old."""
+def test_a_suspended_watcher_does_not_declare_a_job_dead(tables: PathStore) -> None:
+    """The machine is suspended for an hour after it read the row, so the row is an hour old."""
     watch, hour = HeartbeatWatch(), 3600.0
     clock = iter([0.0, hour, hour + 1, 3 * hour, 3 * hour + 2])
     row = read_lease(tables)
@@ -155,5 +157,5 @@ def test_a_watcher_that_stands_still_takes_nobody_for_dead(tables: PathStore) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offsetstream.tables.lease_holder.time.monotonic", lambda: next(clock))
         assert watch.look(lambda: row)[1] is Life.UNSURE  # seen at an hour
-        assert watch.look(paused)[1] is Life.UNSURE  # read at an hour and a second, though it is three hours now
+        assert watch.look(paused)[1] is Life.UNSURE  # read after an hour and a second, although three hours have passed
         assert watch.look(lambda: row)[1] is Life.DEAD

@@ -70,7 +70,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
-    """As far as it is read and written by delta-rs and Arrow."""
+    """Reads and writes by delta-rs and Arrow work."""
     tables = store_at(str(tmp_path / name))
     create_tables(tables, "cluster-1", "new")
     lease = Lease.acquire(tables)
@@ -90,13 +90,13 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["%20", "a%C3%9F", "[a]", "a\\b", "a^b", "a|b", "a\nb", "a\x7fb"])
-def test_a_folder_that_delta_does_not_find_again_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_folder_name_that_delta_confuses_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Delta cannot find such a folder again: use another folder"):
         store_at(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["dbfs:/mnt/lake", "dbfs://mnt/lake", "file:/data/tables", "s3a:/lake"])
-def test_what_delta_rs_does_not_reach_is_no_local_folder(name: str) -> None:
+def test_a_uri_that_delta_rs_cannot_reach_is_not_a_local_folder(name: str) -> None:
     with pytest.raises(UsageError, match=f"^{name} is neither a folder nor a URI"):
         store_at(name)
 
@@ -114,7 +114,7 @@ def test_a_name_with_a_dot_is_a_catalog_and_its_schema(tmp_path: Path, monkeypat
         store_at("a.b")
 
 
-def test_without_spark_a_catalog_says_how_it_is_read() -> None:
+def test_a_catalog_without_spark_reports_how_to_query_it() -> None:
     store = store_at("main.kafka")
     for ask in (store.open, store.source):
         with pytest.raises(
@@ -123,12 +123,12 @@ def test_without_spark_a_catalog_says_how_it_is_read() -> None:
             ask("groups")
 
 
-def test_slashes_at_the_beginning_are_one() -> None:
-    """Two, as of an empty variable before a path, are a host's name to Hadoop."""
+def test_two_slashes_at_the_start_become_one() -> None:
+    """Hadoop reads a host name after two slashes, which an empty variable before a path leaves."""
     assert store_at("//tmp/tables").name == store_at("/tmp/tables").name == "/tmp/tables"  # noqa: S108 - only names
 
 
-def test_on_databricks_a_volume_is_refused_where_elsewhere_it_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_is_refused_on_databricks_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_tables("/Volumes/main/kafka/tables") == "/Volumes/main/kafka/tables"
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     with pytest.raises(UsageError, match=r"/Volumes/main/kafka/tables is a volume of .* --tables main\.kafka$"):

@@ -29,7 +29,7 @@ def append_groups(root: Path, *ids: str) -> None:
     append_rows(root, "groups", [{"offsets_partition": 1, "group_id": group_id} for group_id in ids])
 
 
-def test_rows_of_all_files_with_the_asked_columns(tmp_path: Path) -> None:
+def test_rows_of_all_files_with_the_requested_columns(tmp_path: Path) -> None:
     append_groups(tmp_path, "a", "b")
     append_groups(tmp_path, "c")
     rows = lookup(tmp_path).rows("groups", ["group_id", "offsets_partition", "state"])
@@ -38,13 +38,13 @@ def test_rows_of_all_files_with_the_asked_columns(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_deleted_is_not_read(tmp_path: Path) -> None:
+def test_deleted_rows_are_not_read(tmp_path: Path) -> None:
     append_groups(tmp_path, "a", "b")
     DeltaTable(tmp_path / "groups").delete("group_id = 'a'")
     assert group_ids(lookup(tmp_path).rows("groups", ["group_id"])) == ["b"]
 
 
-def test_only_the_wanted_values(tmp_path: Path) -> None:
+def test_rows_with_the_requested_values(tmp_path: Path) -> None:
     rows = [{"group_id": g, "topic": t, "partition": p} for g in "ab" for t in "xy" for p in range(3)]
     append_rows(tmp_path, "committed_offsets", rows)
 
@@ -60,7 +60,7 @@ def test_only_the_wanted_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group_id", HOSTILE)
-def test_a_hostile_group_id_finds_its_own_row_only(tmp_path: Path, group_id: str) -> None:
+def test_a_group_id_with_sql_finds_only_its_own_row(tmp_path: Path, group_id: str) -> None:
     append_groups(tmp_path, *HOSTILE)
     found = lookup(tmp_path).rows("groups", ["group_id"], {"group_id": [group_id]})
     assert found == [{"group_id": group_id}]

@@ -1,4 +1,4 @@
-"""Merges by delta-rs. That Spark's mean the same is shown in tests/spark/test_merge.py."""
+"""Merges with delta-rs. tests/spark/test_merge.py shows that Spark's merges have the same result."""
 
 from functools import partial
 from random import Random
@@ -56,7 +56,7 @@ def test_every_column_is_taken_over(tables: PathStore) -> None:
             assert kept[tuple(row[name] for name in schema.key)] | {DELETED: False} == row
 
 
-def test_what_is_not_there_cannot_be_deleted(tables: PathStore) -> None:
+def test_deleting_a_missing_key_changes_nothing(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1) | {DELETED: True})
     assert rows(tables, OFFSETS) == []
 
@@ -81,7 +81,7 @@ def test_rows_that_are_the_same_are_not_written_again(tables: PathStore) -> None
     ("log_id", "record_offset", "is_newer"), [(0, 4, False), (0, 5, True), (0, 6, True), (1, 0, True), (-1, 9, False)]
 )
 @pytest.mark.parametrize("deleted", [False, True])
-def test_with_newer_only_what_is_newer_counts(
+def test_newer_only_keeps_the_newer_record(
     tables: PathStore, log_id: int, record_offset: int, is_newer: bool, deleted: bool
 ) -> None:
     merge(tables, OFFSETS, commit(1, at=5), newer_only=True)
@@ -91,26 +91,26 @@ def test_with_newer_only_what_is_newer_counts(
     assert committed(tables) == (changed if is_newer else {"g": 1})
 
 
-def test_without_log_order_the_last_merge_counts(tables: PathStore) -> None:
+def test_without_newer_only_the_last_merge_wins(tables: PathStore) -> None:
     merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Stable", "record_offset": 9, "log_id": 0})
     merge(tables, GROUPS, {"offsets_partition": 1, "group_id": "g", "state": "Empty", "log_id": 0})
     assert [(row["state"], row["record_offset"]) for row in rows(tables, GROUPS)] == [("Empty", None)]
 
 
-def test_only_deletes_what_the_source_does_not_name(tables: PathStore) -> None:
+def test_replace_where_deletes_rows_that_the_source_lacks(tables: PathStore) -> None:
     merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
     merge(tables, OFFSETS, commit(2, "a"), replace_where="offsets_partition IN (1, 2)")
     found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
 
 
-def test_only_with_an_empty_source_deletes_them_all(tables: PathStore) -> None:
+def test_replace_where_with_an_empty_source_deletes_all_its_rows(tables: PathStore) -> None:
     merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
     merge(tables, OFFSETS, replace_where="offsets_partition IN (1)")
     assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
 
 
-def test_only_replaces_newer_rows_too(tables: PathStore) -> None:
+def test_replace_where_replaces_newer_rows_too(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), newer_only=True)
     merge(tables, OFFSETS, commit(2, at=5), newer_only=True, replace_where="offsets_partition IN (1)")
     assert sorted((row["offsets_partition"], row["committed_offset"]) for row in rows(tables, OFFSETS)) == [
@@ -119,7 +119,7 @@ def test_only_replaces_newer_rows_too(tables: PathStore) -> None:
     ]
 
 
-def test_doubled_rows_are_told_and_replaced(tables: PathStore) -> None:
+def test_doubled_rows_are_reported_and_replaced(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c", partition=2))
     write_deltalake(tables.table(OFFSETS), DeltaTable(tables.table(OFFSETS)).to_pyarrow_table(), mode="append")
     with pytest.raises(
@@ -127,7 +127,7 @@ def test_doubled_rows_are_told_and_replaced(tables: PathStore) -> None:
     ) as told:
         merge(tables, OFFSETS, commit(2, "a"), commit(2, "d", partition=3))
     assert told.value.partitions == {1}
-    merge(tables, OFFSETS, commit(3, "d", partition=3))  # of nothing that is doubled
+    merge(tables, OFFSETS, commit(3, "d", partition=3))  # this partition has no doubled rows
     merge(tables, OFFSETS, commit(2, "a"), commit(2, "b"), replace_where="offsets_partition IN (1)")
     found = [(row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
     assert sorted(found) == [("a", 2), ("b", 2), ("c", 1), ("c", 1), ("d", 3)]
@@ -147,7 +147,7 @@ def test_the_batches_of_one_table_are_not_those_of_another(tables: PathStore) ->
     assert committed(tables) == {"g": 1}
 
 
-def test_a_load_is_merged_whenever_it_comes(tables: PathStore) -> None:
+def test_a_load_is_merged_each_time(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1), batch=BatchId(2, 0))
     for offset in (2, 3):
         merge(tables, OFFSETS, commit(offset), batch=LOAD)
@@ -155,7 +155,7 @@ def test_a_load_is_merged_whenever_it_comes(tables: PathStore) -> None:
     assert DeltaTable(tables.table(OFFSETS)).transaction_version(app_id(OFFSETS)) == BatchId(2, 0).version
 
 
-def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: PathStore) -> None:
+def test_the_fence_of_a_newer_checkpoint_blocks_older_ones(tables: PathStore) -> None:
     merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
     fence = Checkpoint(spark=None, root="unused", checkpoint_id=3)  # type: ignore[arg-type]  # a fence needs no Spark
     fence.shut_out_older(tables)
@@ -170,7 +170,7 @@ def test_the_fence_of_a_newer_checkpoint_shuts_out_older_ones(tables: PathStore)
 
 
 @pytest.mark.parametrize("batch", [BatchId(2, 7), BatchId(2, -1)])
-def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: PathStore, batch: BatchId) -> None:
+def test_a_write_started_before_the_fence_fails_after_it(tables: PathStore, batch: BatchId) -> None:
     table = tables.open(OFFSETS)
     begun = transaction_of(table, batch)
     Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # as above
@@ -180,7 +180,7 @@ def test_what_was_begun_before_the_fence_cannot_end_after_it(tables: PathStore, 
 
 
 @pytest.mark.parametrize("group_id", HOSTILE)
-def test_a_hostile_group_id_is_one_group(tables: PathStore, group_id: str) -> None:
+def test_a_group_id_with_sql_is_one_group(tables: PathStore, group_id: str) -> None:
     merge(tables, OFFSETS, *(commit(1, other) for other in HOSTILE))
     merge(tables, OFFSETS, commit(2, group_id))
     assert committed(tables) == dict.fromkeys(HOSTILE, 1) | {group_id: 2}
@@ -206,7 +206,7 @@ def test_null_in_a_key_is_a_value_of_its_own(tables: PathStore, column: str, wan
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("name", "newer_only"), [(OFFSETS, True), ("group_cells", True), (ASSIGNMENTS, False)])
-def test_random_merges_are_those_of_a_dictionary(tables: PathStore, name: str, newer_only: bool, seed: int) -> None:
+def test_random_merges_equal_those_of_a_dictionary(tables: PathStore, name: str, newer_only: bool, seed: int) -> None:
     schema = load_schema(name)
     model, most = MergeModel(schema, newer_only), 0
     for step in random_steps(Random(seed), schema, 12):

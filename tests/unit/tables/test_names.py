@@ -24,6 +24,6 @@ def test_each_table_has_a_name() -> None:
     assert sorted([*STATE_TABLES, *RECORD_TABLES, *DECODED_TABLES, *others]) == sorted(all_schemas())
 
 
-def test_each_load_state_is_told_in_the_schema() -> None:
+def test_each_load_state_is_in_the_schema() -> None:
     (comment,) = [column.comment for column in load_schema(OFFSETS_PARTITIONS).columns if column.name == "load_state"]
     assert sorted(comment.replace(" or ", ", ").split(", ")) == sorted(get_args(LoadState))

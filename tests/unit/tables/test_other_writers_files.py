@@ -1,4 +1,4 @@
-"""Files and features that other writers left in our tables: no row is lost or doubled when files are exchanged."""
+"""Files and features of other writers in our tables: compaction and replacement lose or double no row."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def replace(tables: PathStore) -> None:
 
 
 def commit(table: str, *actions: dict[str, Any]) -> None:
-    """Commit as another writer does."""
+    """Commit like another writer."""
     log = Path(table, "_delta_log", f"{DeltaTable(table).version() + 1:020}.json")
     log.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
@@ -76,7 +76,7 @@ def added(table: str, path: str, name: str, **partition: str) -> dict[str, Any]:
 
 
 def of_log(table: str, kind: str) -> dict[str, Any]:
-    """Return the last such action of the table's log."""
+    """Return the last action of this kind in the table's log."""
     log = sorted(Path(table, "_delta_log").glob("*.json"))
     actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
     found: dict[str, Any] = [action[kind] for action in actions if kind in action][-1]
@@ -84,7 +84,7 @@ def of_log(table: str, kind: str) -> dict[str, Any]:
 
 
 def deletion_vector(row: int) -> dict[str, Any]:
-    """Of one row of a file, inline (Delta's protocol, "Deletion Vector Format")."""
+    """Return an inline deletion vector for one row of a file (Delta's protocol, "Deletion Vector Format")."""
     bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, row)
     content = struct.pack("<iqi", 1681511377, 1, 0) + bitmap
     padded, text = content + b"\0" * (-len(content) % 4), ""
@@ -106,7 +106,7 @@ def test_a_file_whose_name_is_escaped_in_the_log(
 
 
 def with_a_deletion_vector(tables: PathStore) -> None:
-    """And no property any more: who switches deletion vectors off leaves those that there are."""
+    """Turn the property off again: existing deletion vectors stay."""
     append(tables, "a", "b")
     table = tables.table(GROUPS)
     last = of_log(table, "add")
@@ -121,7 +121,7 @@ def with_a_deletion_vector(tables: PathStore) -> None:
     assert groups_in(tables) == ["a"]
 
 
-def test_rows_that_a_deletion_vector_names_stay_deleted(tables: PathStore) -> None:
+def test_rows_in_a_deletion_vector_stay_deleted(tables: PathStore) -> None:
     with_a_deletion_vector(tables)
     with pytest.raises(TablesError, match=r"cannot compact the files of .*: they may have deletion vectors"):
         compact(tables)
@@ -132,7 +132,7 @@ def test_rows_that_a_deletion_vector_names_stay_deleted(tables: PathStore) -> No
 
 
 def test_columns_under_other_names_are_refused(tables: PathStore) -> None:
-    """As ALTER TABLE made them before there were features of readers: protocol (2, 5)."""
+    """Column mapping as in protocol (2, 5), before there were reader features."""
     append(tables, "a", "b")
     table = tables.table(GROUPS)
     metadata = of_log(table, "metaData")
@@ -164,7 +164,7 @@ def test_a_column_that_may_not_be_null(tables: PathStore) -> None:
     assert groups_in(tables) == []
 
 
-def test_files_that_have_the_column_of_their_day(tables: PathStore) -> None:
+def test_files_that_contain_the_partition_column(tables: PathStore) -> None:
     schema, table = load_schema(RECORDS).arrow, tables.table(RECORDS)
     for number in range(2):
         row = dict.fromkeys(schema.names) | {"record_offset": number, "written_day": DAY}
@@ -177,7 +177,7 @@ def test_files_that_have_the_column_of_their_day(tables: PathStore) -> None:
     assert sorted((row["record_offset"], row["written_day"]) for row in rows) == [(0, DAY), (1, DAY)]
 
 
-def test_what_delta_rs_adds_to_the_protocol_is_not_refused(tables: PathStore) -> None:
+def test_features_that_delta_rs_adds_itself_are_not_refused(tables: PathStore) -> None:
     table = tables.open(GROUPS)
     table.delta.alter.add_columns([Field("seen_at", PrimitiveType("timestamp_ntz"))])
     tables.open(GROUPS).set_properties({"mine": "1"})

@@ -1,4 +1,4 @@
-"""Plain rows as Arrow tables, whatever their columns repeat."""
+"""Plain rows become Arrow tables, with any repetition of values."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _ROW = st.fixed_dictionaries(
 
 
 @given(st.lists(_ROW, max_size=4))
-def test_rows_together_are_what_each_is_by_itself(rows: list[dict[str, Any]]) -> None:
+def test_rows_convert_the_same_together_and_one_by_one(rows: list[dict[str, Any]]) -> None:
     together = from_rows(rows, _SCHEMA)
     assert together.schema == _SCHEMA.arrow
     assert together.to_pylist() == [found for row in rows for found in from_rows([row], _SCHEMA).to_pylist()]
@@ -38,7 +38,7 @@ _SHARES = st.dictionaries(st.tuples(_STRING, _STRING, _STRING, _STRING), st.tupl
 
 
 @given(st.lists(st.builds(Assignments, _COMMON, _SHARES), max_size=4))
-def test_assignments_together_are_what_their_rows_are(found: list[Assignments]) -> None:
+def test_assignments_convert_like_their_single_rows(found: list[Assignments]) -> None:
     rows = flat(found)
     assert count(found) == len(rows)
     assert from_rows(found, _SCHEMA).equals(from_rows(rows, _SCHEMA))

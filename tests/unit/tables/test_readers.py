@@ -1,4 +1,4 @@
-"""What the driver writes can be read by every engine with a filter on text, whatever wrote the files before."""
+"""Every engine can filter the driver's rows by text, whatever program wrote the earlier files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testkit.tables import append_rows
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
-def test_every_engine_filters_what_a_write_leaves(tables: PathStore, write: SmallWrite) -> None:
+def test_every_engine_can_filter_written_rows(tables: PathStore, write: SmallWrite) -> None:
     for step in (write.prepare, write.run):
         step(tables)
         assert require_that_all_read(tables, write.table)
@@ -33,13 +33,13 @@ def has_string_views(path: str) -> bool:
     return any(string_views.has_string_views(pa.OSFile(f"{path}/{file}")) for file in files)
 
 
-def test_an_upgrade_writes_files_of_delta_rs_merges_anew(tables: PathStore) -> None:
+def test_an_upgrade_rewrites_files_of_delta_rs_merges(tables: PathStore) -> None:
     of_each = {write.table: write for write in WRITES}
     for name, write in of_each.items():
         write.prepare(tables)
         table = DeltaTable(tables.table(name))
         column = next(column.name for column in load_schema(name).columns if column.type == "INT")
-        table.update({column: f"{column} + 0"})  # as versions before 4 did
+        table.update({column: f"{column} + 0"})  # like versions before 4
         table.alter.set_table_properties({PROPERTY: "3"}, raise_if_not_exists=False)
         assert has_string_views(tables.table(name))
     before = {name: in_order(read_rows(tables.open(name))) for name in of_each}

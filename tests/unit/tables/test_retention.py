@@ -1,4 +1,4 @@
-"""History retention against a plain model: what goes, what stays, and what an instant's answer was and is."""
+"""History retention compared with a simple model: removed rows, kept rows, and results for past times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CELLS: dict[str, list[Row]] = {
     "group_history": [{"group_id": group} for group in "abcd"],
     "member_history": [{"group_id": group, "member_id": member} for group in "ab" for member in "cd"],
 }
-# Of each history what a row says whose cell is gone, and what one says whose cell is there.
+# For each history: the values of a tombstone row, and the values of a row whose cell exists.
 GONE: dict[str, list[Row]] = {
     "group_history": [{"is_removed": True}, {"is_removed": False}],
     "member_history": [{"change": "left"}, {"change": "changed"}],
@@ -38,7 +38,7 @@ TOMBSTONE: list[Row] = [{"is_tombstone": True}, {"is_tombstone": False}]
 
 
 def append(tables: PathStore, name: str, rows: Iterable[Row]) -> None:
-    """Append rows that were written on any day, in two batches."""
+    """Append rows with any days of writing, in two batches."""
     schema, filled = load_schema(name), [dict.fromkeys(load_schema(name).column_names) | row for row in rows]
     for batch in (filled[::2], filled[1::2]):
         write_deltalake(tables.table(name), pa.Table.from_pylist(batch, schema=schema.arrow), mode="append")
@@ -53,7 +53,7 @@ def place(row: Row) -> tuple[Any, ...]:
 
 
 def history(name: str, seed: int, count: int = 40) -> list[Row]:
-    """Records of two offsets partitions in the order of their offsets; partition 1 begins a new log on the way."""
+    """Records of two offsets partitions in the order of their offsets; partition 1 starts a new log midway."""
     rng, found = Random(f"{name}{seed}"), []
     for partition in (0, 1):
         days = sorted(TODAY - timedelta(days=rng.randrange(9)) for _ in range(count))
@@ -74,7 +74,7 @@ def cell_of(name: str, row: Row) -> tuple[Any, ...]:
 
 
 def answer(name: str, history: Iterable[Row], before: date) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """What was there when the day began: the last row of each cell, unless it is a tombstone."""
+    """Return the state at the start of the day: the last row of each cell, unless it is a tombstone."""
     last: dict[tuple[Any, ...], Row] = {}
     for row in sorted(history, key=place):
         if row["written_day"] < before:
@@ -88,7 +88,9 @@ def is_gone(name: str, row: Row) -> bool:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", CELLS)
-def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: PathStore, name: str, seed: int) -> None:
+def test_retention_keeps_exactly_the_rows_that_results_within_the_horizon_need(
+    tables: PathStore, name: str, seed: int
+) -> None:
     before = history(name, seed)
     append(tables, name, before)
     thinned = thin_history(tables, load_schema(name), HORIZON, dry_run=True)
@@ -96,23 +98,23 @@ def test_answers_within_the_horizon_stay_and_nothing_else_does(tables: PathStore
     assert thin_history(tables, load_schema(name), HORIZON) == thinned > 0
     after = rows(tables, name)
     assert len(after) == len(before) - thinned
-    for days in range(4):  # and today's end
+    for days in range(4):  # including the end of today
         day = HORIZON + timedelta(days=days)
         assert answer(name, after, day) == answer(name, before, day)
     within = [place(row) for row in before if row["written_day"] >= HORIZON]
     assert [place(row) for row in after if row["written_day"] >= HORIZON] == sorted(within)
     kept = [row for row in after if row["written_day"] < HORIZON]
     ends = {(row["offsets_partition"], row["log_id"]): row["record_offset"] for row in sorted(before, key=place)}
-    for row in kept:  # one row of a cell, and no tombstone but at the end of a log
+    for row in kept:  # one row per cell, and tombstones only at the end of a log
         assert not is_gone(name, row) or ends[row["offsets_partition"], row["log_id"]] == row["record_offset"]
     assert len({cell_of(name, row) for row in kept}) == len(kept)
-    for log in ((0, 0), (1, 1)):  # the present ones: a load must not append again what is known
+    for log in ((0, 0), (1, 1)):  # the current logs: a load must not append known records again
         assert max(row["record_offset"] for row in after if place(row)[:2] == log) == ends[log]
     assert thin_history(tables, load_schema(name), HORIZON) == 0
 
 
-def test_the_last_record_of_a_quiet_log_stays_also_a_tombstone(tables: PathStore) -> None:
-    """It tells a load what the history has: without it the next one would append the record again."""
+def test_the_last_record_of_a_log_stays_even_if_it_is_a_tombstone(tables: PathStore) -> None:
+    """A load reads there up to where the history is written; without it, the load would append the record again."""
     of_all = {"offsets_partition": 0, "log_id": 0, "group_id": "a", "topic": "orders", "partition": 0}
     days = [date(2030, 1, 1), date(2030, 1, 2), date(2030, 1, 3)]
     append(
@@ -124,7 +126,7 @@ def test_the_last_record_of_a_quiet_log_stays_also_a_tombstone(tables: PathStore
     assert [row["record_offset"] for row in rows(tables, "offset_commits")] == [2]
 
 
-def test_a_run_that_ended_early_is_finished_by_the_next(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_is_finished_by_the_next(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 3)
     append(tables, name, before)
     days = sorted({row["written_day"] for row in before if row["written_day"] < HORIZON})
@@ -143,8 +145,8 @@ def test_a_run_that_ended_early_is_finished_by_the_next(tables: PathStore, monke
     assert answer(name, rows(tables, name), HORIZON) == answer(name, before, HORIZON)
 
 
-def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: PathStore) -> None:
-    """The newer record was written on the earlier day; and so was a tombstone, whose commit must not come back."""
+def test_the_log_decides_which_row_is_last_when_a_clock_went_back(tables: PathStore) -> None:
+    """The newer record has the earlier day, and so has a tombstone, whose deleted commit must not come back."""
     first, second = date(2030, 1, 1), date(2030, 1, 2)
     written = [("a", second, 100, False), ("a", first, 101, False), ("b", second, 110, False), ("b", first, 111, True)]
     written.append(("z", second, 200, False))  # the end of the log
@@ -156,7 +158,7 @@ def test_a_clock_that_went_back_over_midnight_makes_no_row_the_last(tables: Path
         assert [row["record_offset"] for row in rows(tables, "offset_commits")] == kept
 
 
-def test_of_events_the_last_of_each_kind_and_partition_stays(tables: PathStore) -> None:
+def test_the_last_event_of_each_kind_and_partition_stays(tables: PathStore) -> None:
     def event(partition: int, what: str, load_id: int, days: int) -> Row:
         at = datetime.combine(TODAY - timedelta(days=days), time(1), UTC)
         columns = {"offsets_partition": partition, "log_id": 0, "event": what, "load_id": load_id}
@@ -175,7 +177,7 @@ def _events(tables: PathStore) -> list[Row]:
     return sorted(found, key=lambda row: (row["offsets_partition"], row["event"], row["load_id"]))
 
 
-def test_a_write_in_between_makes_it_begin_anew(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_write_restarts_retention(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, before = "offset_commits", history("offset_commits", 4)
     append(tables, name, before)
 
@@ -192,7 +194,7 @@ def test_a_write_in_between_makes_it_begin_anew(tables: PathStore, monkeypatch: 
     assert 1000 in {row["record_offset"] for row in after}
 
 
-def test_of_samples_the_last_of_each_partition_stays(tables: PathStore) -> None:
+def test_the_last_sample_of_each_partition_stays(tables: PathStore) -> None:
     name, places = "end_offsets", [(topic_id, partition) for topic_id in (None, "a") for partition in (0, 1)]
     days = [HORIZON + timedelta(days=days) for days in (-3, -2, -1, 0)]
     before = [
@@ -207,8 +209,8 @@ def test_of_samples_the_last_of_each_partition_stays(tables: PathStore) -> None:
     assert sorted(kept, key=repr) == sorted(((*place, day) for place in places for day in days[2:]), key=repr)
 
 
-def test_an_assignment_is_one_whatever_its_topic_was_known_as(tables: PathStore) -> None:
-    """Until the name of its topic is learned the id stands for it; then it is another cell's in no table."""
+def test_an_assignment_keeps_its_cell_when_its_topic_gets_a_name(tables: PathStore) -> None:
+    """An assignment has only the topic's id until the name is known; both forms are the same cell."""
     name, assigned, learned = "assignment_history", TODAY - timedelta(days=8), TODAY - timedelta(days=5)
     of_all = {
         "offsets_partition": 0,

@@ -1,4 +1,4 @@
-"""Rows that have the same keys as others are found, and no others, whatever is in the keys."""
+"""Exactly the rows with the same keys are found, with any values in the keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_first_row_of_a_key_is_found(known: list[Key], sought: list[Key], ch
 
 
 @pytest.mark.parametrize("type_", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_texts_of_another_type_are_the_same(type_: pa.DataType) -> None:
+def test_texts_of_other_arrow_types_are_equal(type_: pa.DataType) -> None:
     known = table([("a", 1, "x"), (None, 2, "y")])
     rows = table([(None, 2, "y"), ("b", 1, "x"), ("a", 1, "x")])
     for name in ("text", "more"):
@@ -47,8 +47,8 @@ def test_texts_of_another_type_are_the_same(type_: pa.DataType) -> None:
     assert RowKeys(known, NAMES).find(rows).to_pylist() == [1, None, 0]
 
 
-def test_numbers_of_many_keys_are_not_too_large() -> None:
-    """Four columns with a hundred thousand values each would be more than a number holds, if these were multiplied."""
+def test_many_distinct_values_do_not_overflow() -> None:
+    """The product of four columns with a hundred thousand values each would not fit in 64 bits."""
     numbers = pa.array(range(100_000))
     rows = pa.table(dict.fromkeys("abcd", numbers))
     assert RowKeys(rows, "abcd").find(rows).equals(numbers.cast(pa.int32()))

@@ -34,7 +34,7 @@ def test_a_table_and_each_of_its_columns_is_explained(schema: TableSchema) -> No
 def test_columns_have_names_of_their_own_and_the_key_is_among_them(schema: TableSchema) -> None:
     assert len(set(schema.column_names)) == len(schema.columns)
     assert set(schema.key) <= set(schema.column_names)
-    assert not {"offset", "group", "end"} & set(schema.column_names)  # DuckDB and others reject them bare
+    assert not {"offset", "group", "end"} & set(schema.column_names)  # DuckDB and others reject these without quotes
 
 
 @every_table

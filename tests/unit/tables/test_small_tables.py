@@ -55,7 +55,7 @@ def test_an_older_batch_overwrites_nothing(tables: PathStore) -> None:
     assert offsets(tables) == [2]
 
 
-def test_a_load_is_always_done_anew(tables: PathStore) -> None:
+def test_a_load_is_always_repeated(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 5))
     overwrite_rows(tables, BOOK, book(2), LOAD)
     overwrite_rows(tables, BOOK, book(3), LOAD)
@@ -83,7 +83,7 @@ def test_inserted_rows_are_signed(tables: PathStore) -> None:
     assert row == dict.fromkeys(load_schema(EVENTS).column_names) | signed
 
 
-def test_a_row_whose_key_is_there_is_not_inserted_again(tables: PathStore) -> None:
+def test_a_row_with_an_existing_key_is_not_inserted(tables: PathStore) -> None:
     insert_rows(tables, EVENTS, [event(3, "loaded")], LOAD)
     insert_rows(tables, EVENTS, [event(3, "loaded") | {"records": 9}, event(4, "loaded")], LOAD)
     found = sorted((row["offsets_partition"], row["records"]) for row in rows(tables, EVENTS))
@@ -123,7 +123,9 @@ def test_any_text_is_a_key_of_its_own(tmp_path_factory: pytest.TempPathFactory, 
     assert sorted(row["event"] for row in rows(tables, EVENTS)) == sorted(names)
 
 
-def test_held_rows_are_read_again_only_when_somebody_wrote(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_rows_are_read_again_only_after_another_write(
+    tables: PathStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
     held = CachedRows(tables.open(BOOK))
     assert held.update(lambda _: {"next_offset": 2}) == 1

@@ -1,4 +1,4 @@
-"""The path store does what every store does; and it alone knows where tables lie."""
+"""The path store fulfils the contract of all stores, and only it uses paths of tables."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def empty(tmp_path: Path) -> PathStore:
     return PathStore(str(tmp_path / "tables"))
 
 
-def test_small_files_are_put_together_and_no_row_is_another(store: Store) -> None:
+def test_compaction_keeps_all_rows(store: Store) -> None:
     for number in range(3):
         merge(store, commit(number, f"g{number}", partition=number))
-    store.open(OFFSETS).add_columns([ColumnSchema("note", "STRING", "mine")])  # which the files lack
+    store.open(OFFSETS).add_columns([ColumnSchema("note", "STRING", "mine")])  # existing files lack it
     before = read_rows(store.open(OFFSETS))
     files = store.open(OFFSETS).files
     (crowd,) = files.crowds()
@@ -44,8 +44,8 @@ def test_small_files_are_put_together_and_no_row_is_another(store: Store) -> Non
     assert (store.open(OFFSETS).files.crowds(), len(committed(store))) == ([], 4)
 
 
-def test_only_the_path_store_knows_where_tables_lie() -> None:
-    """As imports do not tell: Spark's readers and writers of paths."""
+def test_only_the_path_store_uses_paths() -> None:
+    """Imports do not show Spark's readers and writers of paths, so search for their calls."""
     root = Path(offsetstream.__file__).parent
     of_paths = re.compile(r"""format\(["']delta["']\)|\.forPath\(""")
     found = {path for path in root.rglob("*.py") if of_paths.search(path.read_text("utf-8"))}

@@ -1,4 +1,4 @@
-"""What delta-rs says on many lines, in one."""
+"""delta-rs's messages of several lines become one line."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ANSWERED = (
 )
 
 
-def test_the_cause_is_last() -> None:
+def test_the_cause_comes_last_in_an_error() -> None:
     assert reason(OSError(COLOURED)) == "Kernel error -> Generic S3 error: Error performing PUT: refused"
 
 
-def test_a_stores_answer_is_the_reason() -> None:
+def test_an_answer_of_the_store_is_the_reason() -> None:
     assert reason(OSError(ANSWERED)) == "NoSuchBucket: It does not exist"
 
 
-def test_a_page_of_text_is_cut() -> None:
+def test_a_long_error_is_shortened() -> None:
     assert len(reason(OSError("many words " * 100))) <= 400
 
 
-def test_a_store_that_fails_is_told_of_and_a_disk_is_not() -> None:
+def test_errors_of_an_object_store_are_explained_but_not_those_of_a_disk() -> None:
     with (
         pytest.raises(TablesError, match=r"cannot read the table s3a://lake/t: .*: refused: set the store's address"),
         translated_errors("s3a://lake/t"),

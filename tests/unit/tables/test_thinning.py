@@ -1,4 +1,4 @@
-"""Thinning of end_offsets, against a plain model: the last sample of each minute or hour."""
+"""Thinning of end_offsets compared with a simple model: the last sample of each minute or hour stays."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -25,7 +25,7 @@ from testkit.tables import new_tables
 Row = dict[str, Any]
 TODAY = date(2030, 6, 10)
 YESTERDAY, LONG_AGO = TODAY - timedelta(days=1), TODAY - timedelta(days=31)
-TIMES = st.integers(0, 3 * 3600 // 20).map(lambda at: at * 20)  # three hours, so that some share a minute
+TIMES = st.integers(0, 3 * 3600 // 20).map(lambda at: at * 20)  # three hours: some share a minute
 SAMPLES = st.tuples(
     st.sampled_from([YESTERDAY, LONG_AGO, TODAY]), st.sampled_from([None, "a"]), st.integers(0, 1), TIMES
 )
@@ -53,9 +53,9 @@ def thin(tables: PathStore, today: date = TODAY) -> int:
 
 
 def kept(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each minute of yesterday and of each hour of a month ago; all of today.
+    """Return the last row of each minute of yesterday, of each hour of a month ago, and all rows of today.
 
-    Until when the row before held, the first one of the minute or hour tells.
+    A row gets the previous time of the first row of its minute or hour.
     """
     last: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: row["sampled_at"]):
@@ -77,7 +77,7 @@ def test_the_last_row_of_each_minute_and_hour_stays(samples: Sequence[tuple[Any,
         assert due_days(tables.open(END_OFFSETS), TODAY) == []
 
 
-def test_no_day_is_looked_at_twice(tables: PathStore) -> None:
+def test_no_day_is_thinned_twice(tables: PathStore) -> None:
     append(tables, [sample(YESTERDAY, "a", 0, 0), sample(LONG_AGO, "a", 0, 0)])
     assert due_days(tables.open(END_OFFSETS), TODAY) == [ThinDay(LONG_AGO, "hour"), ThinDay(YESTERDAY, "minute")]
     assert thin(tables) == 0
@@ -127,7 +127,7 @@ def test_no_more_than_an_hour_is_read_at_a_time(tables: PathStore, monkeypatch: 
     assert sorted(rows for rows, _ in sizes if rows) == [2, 2]
 
 
-def test_of_two_at_once_one_thins_a_day(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_concurrent_runs_thins_a_day(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     append(tables, [sample(YESTERDAY, "a", 0, seconds) for seconds in (0, 20)])
     version, due = DeltaTable(tables.table(END_OFFSETS)).version(), ThinDay(YESTERDAY, "minute")
     between = Between(monkeypatch, tables.table(END_OFFSETS), lambda: thin(tables))
@@ -143,7 +143,7 @@ def test_samples_of_another_day_are_thinned_with_the_day_that_wrote_them(tables:
     assert {row["high_watermark"] for row in stored(tables)} == {21 * 3600 + 5, -3 * 3600 - 5}
 
 
-def test_what_users_added_stays(tables: PathStore) -> None:
+def test_columns_of_a_user_stay(tables: PathStore) -> None:
     table = DeltaTable(tables.table(END_OFFSETS))
     rows = [sample(YESTERDAY, "a", 0, seconds) | {"note": str(seconds)} for seconds in (0, 20)]
     schema = load_schema(END_OFFSETS).arrow.append(pa.field("note", pa.string()))

@@ -19,7 +19,7 @@ def test_a_version_is_one_of_javas_longs(batch: BatchId) -> None:
 
 
 @given(batches)
-def test_a_version_tells_its_checkpoint_and_how_many_batches_are_done(batch: BatchId) -> None:
+def test_a_version_contains_the_checkpoint_and_the_number_of_batches(batch: BatchId) -> None:
     assert batch.version >> 32 == batch.checkpoint_id
     assert batch.version & 0xFFFFFFFF == batch.batch_id + 1
 

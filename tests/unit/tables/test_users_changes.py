@@ -1,6 +1,6 @@
-"""Tables that their users have changed: what is kept by every write, and what is refused in one line with the way back.
+"""Tables that users have changed: writes keep supported changes, and refuse others with the command to undo them.
 
-That Spark's own commands make and undo these changes is in tests/spark/test_users_changes.py.
+tests/spark/test_users_changes.py makes and undoes these changes with Spark's own commands.
 """
 
 from __future__ import annotations
@@ -42,13 +42,17 @@ def test_a_users_columns_are_kept(tables: PathStore, write: SmallWrite) -> None:
     assert write.found(tables) == write.expected
     mine = [note for _, note in notes(tables, write)]
     assert set(mine) <= {"mine", None}
-    lost = {"retention": 1, "load": 0, "names of topics": stayed}  # of rows that went; of a row whose key is new
+    lost = {
+        "retention": 1,
+        "load": 0,
+        "names of topics": stayed,
+    }  # removed rows; rows with a new key
     assert mine.count("mine") == stayed - lost.get(write.name, 0)
     assert DeltaTable(path).metadata().description == "my own"
 
 
 @EVERY_WRITE
-def test_a_check_that_the_rows_fulfil_holds_nothing_up(tables: PathStore, write: SmallWrite) -> None:
+def test_a_satisfied_check_constraint_does_not_block_writes(tables: PathStore, write: SmallWrite) -> None:
     write.prepare(tables)
     path = tables.table(write.table)
     DeltaTable(path).alter.add_constraint({"mine": f"{write.column} IS NOT NULL OR {write.column} IS NULL"})
@@ -69,7 +73,9 @@ def test_a_check_that_the_rows_fulfil_holds_nothing_up(tables: PathStore, write:
         ("book", "next_offset < 2"),
     ],
 )
-def test_a_check_that_the_rows_violate_is_told_with_the_way_back(tables: PathStore, name: str, check: str) -> None:
+def test_a_violated_check_constraint_is_reported_with_the_command_to_drop_it(
+    tables: PathStore, name: str, check: str
+) -> None:
     write = next(write for write in WRITES if write.name == name)
     write.prepare(tables)
     path = tables.table(write.table)
@@ -86,7 +92,7 @@ def test_a_check_that_the_rows_violate_is_told_with_the_way_back(tables: PathSto
 
 
 def switch_on(path: str, properties: dict[str, str], features: tuple[str, ...], *, of_readers: bool = False) -> None:
-    """Commit what a platform does: properties and features of the protocol."""
+    """Commit like a platform: properties, and features of the protocol."""
     log = sorted(Path(path, "_delta_log").glob("*.json"))
     actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
     metadata = [action["metaData"] for action in actions if "metaData" in action][-1]
@@ -114,7 +120,7 @@ WRITTEN_ALONG = [
     ("write", "properties", "features"),
     [pytest.param(write, *WRITTEN_ALONG[number % 2], id=write.name) for number, write in enumerate(WRITES)],
 )
-def test_features_that_are_written_along_with(
+def test_supported_features_stay_on(
     tables: PathStore, write: SmallWrite, properties: dict[str, str], features: tuple[str, ...]
 ) -> None:
     write.prepare(tables)
@@ -147,7 +153,7 @@ REFUSED: list[tuple[dict[str, str], tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("properties", "features", "command"), REFUSED)
 @pytest.mark.parametrize("name", ["groups", "offset_commits"])
-def test_what_cannot_be_written_is_refused_at_the_start(
+def test_unsupported_features_are_refused_at_the_start(
     tables: PathStore, name: str, properties: dict[str, str], features: tuple[str, ...], command: str
 ) -> None:
     path = tables.table(name)
@@ -158,7 +164,7 @@ def test_what_cannot_be_written_is_refused_at_the_start(
     assert command.format(table=f"delta.`{DeltaTable(path).table_uri}`") in str(told.value)
 
 
-def test_a_feature_that_comes_while_the_job_runs_is_told_alike(tables: PathStore) -> None:
+def test_a_feature_turned_on_while_the_job_runs_is_reported_the_same_way(tables: PathStore) -> None:
     write = WRITES[0]
     write.prepare(tables)
     switch_on(tables.table(write.table), {"delta.enableRowTracking": "true"}, ("rowTracking", "domainMetadata"))

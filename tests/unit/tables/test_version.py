@@ -1,4 +1,4 @@
-"""Tables of other schema versions; tables_v1.tar.gz was made by commit 4c061db, by that version's write functions."""
+"""Tables of other schema versions. Commit 4c061db wrote tables_v1.tar.gz with its own write functions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 
 CLUSTER = "cluster-1"
 NEWER = str(SCHEMA_VERSION + 1)
-LAST_BATCH = BatchId(1, 4)  # of the job that made the tables
+LAST_BATCH = BatchId(1, 4)  # of the job that created the tables
 NEXT_BATCH = BatchId(1, 5)
-# Tables that came with later versions than 1.
+# Tables that were added after version 1.
 NEW_TABLES = {
     *("history_ledger", "group_history", "member_history", "assignment_history", "decoded_logs"),
     *("topic_partitions", "end_offsets", "cluster"),
@@ -56,19 +56,19 @@ def rows(tables: PathStore, name: str) -> list[dict[str, Any]]:
 
 
 def open_again(tables: PathStore) -> list[str]:
-    """As a job does when it starts."""
+    """Open the tables like a job that starts."""
     create_tables(tables, CLUSTER, "new")
     return upgrade_tables(tables)
 
 
 def make_newer(tables: PathStore, name: str) -> None:
-    """What the next version of the program may do to a table."""
+    """Change a table as the next version of the program might."""
     table = DeltaTable(tables.table(name))
     table.alter.add_columns([Field("of_the_future", PrimitiveType("string"))])
     table.alter.set_table_properties({PROPERTY: NEWER}, raise_if_not_exists=False)
 
 
-def test_an_older_table_gets_what_it_lacks_and_keeps_its_rows(old: PathStore) -> None:
+def test_an_upgrade_adds_what_a_table_lacks_and_keeps_its_rows(old: PathStore) -> None:
     before = {name: rows(old, name) for name in OLD_TABLES}
     assert open_again(old) == OLD_TABLES
     assert {name for name in NEW_TABLES if rows(old, name)} == set()
@@ -108,7 +108,7 @@ def is_the_users(tables: PathStore, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
-def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: PathStore, name: str) -> None:
+def test_a_users_changes_survive_an_upgrade_and_each_start(old: PathStore, name: str) -> None:
     make_it_a_users(old, name)
     for _ in range(2):
         open_again(old)
@@ -119,7 +119,7 @@ def test_what_a_user_set_is_kept_by_an_upgrade_and_by_each_start(old: PathStore,
 
 
 @pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
-def test_what_a_user_set_is_kept_by_each_start(current: PathStore, name: str) -> None:
+def test_a_users_changes_survive_each_start(current: PathStore, name: str) -> None:
     make_it_a_users(current, name)
     for _ in range(2):
         assert open_again(current) == []
@@ -140,12 +140,12 @@ def test_an_upgrade_replaces_our_own_earlier_comments(old: PathStore) -> None:
     assert {column.name: after[column.name] for column in changed} == {each.name: each.comment for each in changed}
 
 
-def test_an_upgraded_table_is_written_as_any_other(old: PathStore) -> None:
+def test_an_upgraded_table_can_be_written(old: PathStore) -> None:
     open_again(old)
     (group,), (partition,) = rows(old, "groups"), rows(old, "offsets_partitions")
     groups = pa.Table.from_pylist([group | {"state": "Stable"}], schema=load_schema("groups").arrow)
     merge_rows(old, "groups", groups, LAST_BATCH)
-    assert rows(old, "groups") == [group]  # the batch was merged by the older program
+    assert rows(old, "groups") == [group]  # the older program has already merged this batch
     merge_rows(old, "groups", groups, NEXT_BATCH)
     assert rows(old, "groups") == [group | {"state": "Stable"}]
     changed = partition | {"next_offset": 9, "last_stable_offset_since": WHEN}
@@ -169,18 +169,18 @@ def test_a_job_takes_the_lease_of_older_tables_before_it_upgrades_them(old: Path
     lease.heartbeat()
     note_history_kept_from(old, WHEN)
     assert lease.read().history_kept_from == WHEN
-    note_history_kept_from(old, datetime(2025, 1, 1, tzinfo=UTC))  # what is gone does not come back
+    note_history_kept_from(old, datetime(2025, 1, 1, tzinfo=UTC))  # an earlier time must not replace a later one
     assert lease.read().history_kept_from == WHEN
 
 
-def test_an_upgrade_that_was_interrupted_is_done_again(old: PathStore) -> None:
+def test_an_interrupted_upgrade_is_repeated(old: PathStore) -> None:
     open_again(old)
     DeltaTable(old.table("job_lease")).alter.set_table_properties({PROPERTY: "1"}, raise_if_not_exists=False)
     assert open_again(old) == ["job_lease"]
     assert open_again(old) == []
 
 
-def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: PathStore) -> None:
+def test_a_table_that_cannot_be_upgraded_is_refused_and_unchanged(old: PathStore) -> None:
     path, configuration = old.table("groups"), DeltaTable(old.table("groups")).metadata().configuration
     fields = [field for field in DeltaTable(path).schema().fields if field.name != "generation"]
     other = pa.schema(DeltaTable(path).schema()).empty_table().select([field.name for field in fields])
@@ -195,7 +195,7 @@ def test_what_cannot_be_upgraded_is_refused_and_left_as_it_is(old: PathStore) ->
     assert [DeltaTable(old.table(name)).version() for name in OLD_TABLES] == versions
 
 
-def test_newer_tables_are_refused_by_everything(current: PathStore) -> None:
+def test_tables_of_a_newer_version_are_always_refused(current: PathStore) -> None:
     said = rf"has schema version {NEWER}, .* knows versions up to {SCHEMA_VERSION}: upgrade offsetstream"
     make_newer(current, "groups")
     with pytest.raises(TablesError, match=said):

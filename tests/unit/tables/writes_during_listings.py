@@ -1,4 +1,4 @@
-"""Writes beside listings of a table's files, in a process of its own: a test can end it if they wait for each other."""
+"""Writes during listings of a table's files, in a separate process, which the test can end after a deadlock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _write(tables: PathStore, name: str, ended: threading.Event, *, in_memory: b
 
 
 def main(root: str, kind: str) -> None:
-    """Write to two tables, rows in memory ("memory") or as Python makes them ("made"), while one's files are listed."""
+    """Write to two tables while the files of one are listed; rows are in memory ("memory") or generated ("made")."""
     tables, ended = new_tables(Path(root)), threading.Event()
     with ThreadPoolExecutor() as pool:
         writers = [pool.submit(_write, tables, name, ended, in_memory=kind == "memory") for name in _TABLES]
