@@ -107,7 +107,9 @@ def test_a_table_is_created_once(empty: Store) -> None:
 
 def test_a_table_that_is_not_there_is_told(empty: Store) -> None:
     for ask in (empty.open, empty.source):
-        with pytest.raises(NoTableError, match=r"there is no table .*groups: name .* by --tables, or make them by"):
+        with pytest.raises(
+            NoTableError, match=r"there is no table .*groups: name .* with --tables, or create them with"
+        ):
             ask("groups")
     assert empty.opened("groups") is None
 

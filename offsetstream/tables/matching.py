@@ -18,13 +18,13 @@ from offsetstream.tables.store import Snapshot
 
 @dataclass(frozen=True)
 class Changes:
-    """`gone`: the keys of the stored rows to remove. `come`: the rows to add.
+    """`removed`: the keys of the stored rows to remove. `added`: the rows to add.
 
     `doubled`: the offsets partitions of rows whose key is stored more than once.
     """
 
-    gone: pa.Table
-    come: pa.Table
+    removed: pa.Table
+    added: pa.Table
     doubled: frozenset[int]
 
 
@@ -48,7 +48,7 @@ def find_changes(
     """
     keys: RowKeys | None = None
     times = np.zeros(source.num_rows, np.int64)
-    gone, come = [], []
+    removed, added = [], []
     for part in regrouped(stored, source.num_rows):
         if keys is None:  # only when needed: a million rows take half a second, and often nothing is stored
             keys = RowKeys(source, key)
@@ -59,14 +59,14 @@ def find_changes(
         changed = pc.or_(deleted, _differ(old, new))
         if newer_only:
             changed = pc.and_(changed, _is_newer(new, old))
-        gone.append(at.filter(changed))
+        removed.append(at.filter(changed))
         updated = pc.and_(changed, pc.invert(deleted))
-        come.append(_over(old.filter(updated), new.filter(updated)))
-    come.append(source.filter(pc.and_(pa.array(times == 0), pc.invert(is_deleted))))
+        added.append(_over(old.filter(updated), new.filter(updated)))
+    added.append(source.filter(pc.and_(pa.array(times == 0), pc.invert(is_deleted))))
     doubled = source.filter(pa.array(times > 1))
     partitions = frozenset(doubled["offsets_partition"].to_pylist()) if doubled.num_rows else frozenset[int]()
-    changed_keys = source.select(list(key)).take(pa.chunked_array(gone, pa.int32()).combine_chunks())
-    return Changes(changed_keys, pa.concat_tables(come, promote_options="default"), partitions)
+    changed_keys = source.select(list(key)).take(pa.chunked_array(removed, pa.int32()).combine_chunks())
+    return Changes(changed_keys, pa.concat_tables(added, promote_options="default"), partitions)
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

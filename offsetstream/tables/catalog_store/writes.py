@@ -69,12 +69,12 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
     changes = find_changes(_stored(table, rows, key), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
-    if not changes.gone.num_rows:
-        if changes.come.num_rows:  # a merge that changes nothing must not make a version
-            append(table, to_frame(table, [changes.come]), transactions, CHANGES)
+    if not changes.removed.num_rows:
+        if changes.added.num_rows:  # a merge that changes nothing must not make a version
+            append(table, to_frame(table, [changes.added]), transactions, CHANGES)
         return
-    deleted = among(rows.filter(is_deleted), RowKeys(changes.gone, key))
-    frames = {False: to_frame(table, [changes.come]), True: to_frame(table, [deleted])}
+    deleted = among(rows.filter(is_deleted), RowKeys(changes.removed, key))
+    frames = {False: to_frame(table, [changes.added]), True: to_frame(table, [deleted])}
     changed = reduce(DataFrame.union, (frame.withColumn(DELETED, F.lit(gone)) for gone, frame in frames.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
 

@@ -35,13 +35,13 @@ def merge_by_delta_rs(table: PathSnapshot, source: pa.Table, merge: Merge, trans
     changes = find_changes(stored(), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
         raise DoubledRowsError(schema.name, changes.doubled)
-    if not changes.gone.num_rows:
-        if changes.come.num_rows:  # a merge that changes nothing must not make a version
-            table.append([changes.come], *transactions)
+    if not changes.removed.num_rows:
+        if changes.added.num_rows:  # a merge that changes nothing must not make a version
+            table.append([changes.added], *transactions)
         return
-    gone = RowKeys(changes.gone, key)
-    kept = (without(part, gone) for part in regrouped(stored(), changes.gone.num_rows))
-    table.replace(same_partitions, chain(kept, [changes.come]), *transactions)
+    removed = RowKeys(changes.removed, key)
+    kept = (without(part, removed) for part in regrouped(stored(), changes.removed.num_rows))
+    table.replace(same_partitions, chain(kept, [changes.added]), *transactions)
 
 
 def _rows_reader(table: PathSnapshot, where: str) -> Callable[[], Iterable[pa.Table]]:
