@@ -138,7 +138,7 @@ def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: Embedde
     tables = ("--tables", runner.tables.root)
     lag = within("lag", "--group", "team-a.live", "--output", "json", *tables)
     reasons = {row["topic"]: row["note"] for row in json.loads(lag.stdout) if row["partition"] == 2}
-    assert reasons["page-views"] == "no offset: never committed, or left out by the filters"
+    assert reasons["page-views"] == "no offset: never committed, or skipped by the filters"
     told = within("offsets", "export", "--group", "team-a.billing", *tables)
     assert (told.returncode, told.stdout) == (0, "orders,0,2\n")
     assert "Note: the filters of the tables exclude groups that do not match 'team-" in told.stderr

@@ -1,25 +1,25 @@
--- One row per stretch of time in which a member had a partition, was to get it or was to give it up.
+-- One row per period in which a partition was assigned to a member, was its target, or was waiting to be revoked from it.
 --
 --   log_id INT: Log of the offsets partition
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id
 --   topic_id STRING: Topic id; null where the record names the topic
---   topic STRING: Topic, by the name that its id has now
+--   topic STRING: Topic: the present name of the topic id
 --   partition INT: Partition of the topic, or number of a streams task
 --   kind STRING: assigned, target, pending_revocation, active, standby or warmup
 --   subtopology_id STRING: Subtopology of a streams task
 --   member_id STRING: Member id
---   client_id STRING: Its client id
---   client_host STRING: Its host
---   group_instance_id STRING: Its instance id, if it is static
---   assigned_at TIMESTAMP: From when on
---   revoked_at TIMESTAMP: Until when; null if it still is, or nothing tells
---   is_current BOOLEAN: Whether it still is
---   milliseconds BIGINT: How long it was, or is as far as the job has looked; null where clocks differ so that it would be negative
---   assigned_in_epoch INT: Generation or group epoch that began it
---   revoked_in_epoch INT: Generation or group epoch that ended it
---   from_record_offset BIGINT: Record that began it
---   to_record_offset BIGINT: Record that ended it
+--   client_id STRING: Client id of that member
+--   client_host STRING: Host of that member
+--   group_instance_id STRING: Instance id of a static member
+--   assigned_at TIMESTAMP: Start of the period
+--   revoked_at TIMESTAMP: End of the period; null if it lasts, or the end is unknown
+--   is_current BOOLEAN: Whether the period lasts
+--   milliseconds BIGINT: Length of the period in milliseconds, so far if it lasts; null if clocks differ and it would be negative
+--   assigned_in_epoch INT: Generation or group epoch in which it started
+--   revoked_in_epoch INT: Generation or group epoch in which it ended
+--   from_record_offset BIGINT: Offset of the record that started it
+--   to_record_offset BIGINT: Offset of the record that ended it
 WITH named AS (
   SELECT h.log_id, h.offsets_partition, h.group_id, h.member_id, h.kind, h.subtopology_id, h.topic_id, coalesce(t.topic, h.topic) AS topic,
          coalesce(h.topic_id, h.topic) AS topic_key, h.partition, h.change, h.epoch, h.record_offset, h.record_timestamp

@@ -1,22 +1,21 @@
--- Every partition that a member had, was to get or was to give up at an instant (:at). Where the history does not reach back so far,
--- rows say so in place of assignments.
--- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
--- groups, which their coordinator had applied.
+-- Every partition that was assigned to a member, was its target, or was waiting to be revoked at an instant (:at). Where the history does
+-- not reach back that far, rows with unknown_reason replace the assignments. An open transaction at that time blocks the records after it
+-- in its offsets partition, as it did in the tables. This includes commits of other groups that the coordinator had already applied.
 --
 --   offsets_partition INT: Offsets partition of the group
---   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   group_id STRING: Group id; null in a row that marks a complete offsets partition as unknown
 --   member_id STRING: Member id
 --   kind STRING: assigned, target, pending_revocation, active, standby or warmup
 --   subtopology_id STRING: Subtopology of a streams task
 --   topic_id STRING: Topic id; null where the record names the topic
---   topic STRING: Topic, by the name that its id has now; the id where that is not known
+--   topic STRING: Topic: the present name of the topic id, or the id if the name is unknown
 --   partition INT: Partition of the topic, or number of the streams task
 --   assignment_epoch INT: Epoch at which the partition was assigned
 --   record_offset BIGINT: Offset of the record that assigned it
 --   record_timestamp TIMESTAMP: Timestamp of that record
---   log_id INT: Log of the partition, as in the history
---   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of assignments
---   unknown_reason STRING: Why the assignments of then are unknown; null in rows of assignments
+--   log_id INT: Log of the offsets partition, as in the history
+--   unknown_before TIMESTAMP: The history lacks records before this time; null in rows of assignments
+--   unknown_reason STRING: Why the assignments at that time are unknown; null in rows of assignments
 WITH
 -- @include cuts
 ,

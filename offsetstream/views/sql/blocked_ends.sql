@@ -1,10 +1,10 @@
--- Helper: the last stable offsets that an open transaction held below the end of a log, and since when, as far as samples tell.
+-- Helper: last stable offsets that an open transaction kept below the end of a log, and since when, according to the samples.
 --
 --   topic STRING: Topic
---   topic_id STRING: Topic id; null where it is not known
+--   topic_id STRING: Topic id; null if unknown
 --   partition INT: Partition of the topic
---   last_stable_offset BIGINT: End for read_committed
---   blocked_since TIMESTAMP: Time of the first sample that had it so
+--   last_stable_offset BIGINT: End offset for read_committed (last stable offset)
+--   blocked_since TIMESTAMP: Time of the first sample with this last stable offset
 SELECT topic, topic_id, partition, last_stable_offset, min(sampled_at) AS blocked_since
 FROM (
   SELECT topic, topic_id, partition, last_stable_offset, sampled_at FROM end_offsets WHERE last_stable_offset < high_watermark

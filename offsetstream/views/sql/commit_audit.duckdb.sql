@@ -61,7 +61,7 @@ WITH steps AS (
   WHERE
     NOT h.is_tombstone
 ), owned AS (
-  /* Who gives a partition up in this generation, as cooperative members do, commits it once more before another has it. */
+  /* A cooperative member that gives up a partition in this generation commits it once more before another member gets it. */
   SELECT
     t.log_id,
     t.offsets_partition,
@@ -151,7 +151,7 @@ WITH steps AS (
     AND o.offsets_partition = t.offsets_partition
     AND o.record_offset = t.record_offset
 ), found AS (
-  /* What was left of a log that was cut is in the next one, too. */
+  /* Records that were left of a truncated log are in the next log, too. */
   SELECT
     j.*,
     ROW_NUMBER() OVER (
@@ -220,7 +220,7 @@ SELECT
     AND j.committed_offset BETWEEN e.high_watermark AND e.next_offset
     AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE
     THEN 'within two minutes of the end of the log'
-  END AS moved_to, /* No sample is of that very instant. Who moved back had read further: a sample of no more is older than what was written since. */
+  END AS moved_to, /* No sample has exactly that time. A group that moved back had read further: a lower sample is older than the messages written since. */
   j.group_state,
   j.member_count,
   j.group_epoch,

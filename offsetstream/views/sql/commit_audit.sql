@@ -1,24 +1,24 @@
--- One row per commit that did what consumers in good health do not: moved back, began elsewhere after its offset had been deleted, came
--- from outside while the group had no member or from another than the partition's owner. In the order of the log: clocks decide nothing.
+-- One row per suspicious commit: it moved back, it started elsewhere after its offset had been deleted, it was made while the group had no
+-- members, or it did not come from the owner of the partition. Records are compared in log order, so clocks do not matter.
 --
 --   record_timestamp TIMESTAMP: Time of the record
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   previous_offset BIGINT: Offset before
---   committed_offset BIGINT: Offset after
---   moved BIGINT: Messages from the one to the other
---   finding STRING: What is conspicuous
---   moved_to STRING: Whether that is the start or the end of the log, where the samples before and after agree; or near its end. Else null
---   group_state STRING: State of the group then
---   member_count INT: Its members then
---   group_epoch INT: Its generation or epoch then
---   owner_client_id STRING: Client that had the partition then
---   owner_host STRING: Its host
---   log_start_offset BIGINT: Start of the topic's log, as last sampled before; null where that is too old
---   high_watermark BIGINT: End of the topic's log, as last sampled before; null where that is too old
---   partitions_at_once BIGINT: Offsets that the group committed at that time
---   metadata STRING: Text that was committed with it
+--   previous_offset BIGINT: Committed offset before
+--   committed_offset BIGINT: Committed offset after
+--   moved BIGINT: Messages between the two offsets
+--   finding STRING: Why the commit is suspicious
+--   moved_to STRING: Start or end of the log, if the samples before and after agree that the commit moved there; or near its end; else null
+--   group_state STRING: State of the group at that record
+--   member_count INT: Number of members at that record
+--   group_epoch INT: Generation or epoch at that record
+--   owner_client_id STRING: Client id of the member that owned the partition at that record
+--   owner_host STRING: Host of that member
+--   log_start_offset BIGINT: Start of the topic's log at the last sample before; null if that sample is too old
+--   high_watermark BIGINT: End of the topic's log at the last sample before; null if that sample is too old
+--   partitions_at_once BIGINT: Number of offsets that the group committed at the same time
+--   metadata STRING: Metadata text committed with the offset
 --   log_id INT: Log of the offsets partition
 --   offsets_partition INT: Offsets partition of the group
 --   record_offset BIGINT: Offset of the record
@@ -46,7 +46,7 @@ WITH steps AS (
   JOIN commit_context AS x ON x.log_id = h.log_id AND x.offsets_partition = h.offsets_partition AND x.record_offset = h.record_offset
   WHERE NOT h.is_tombstone
 ), owned AS (
-  -- Who gives a partition up in this generation, as cooperative members do, commits it once more before another has it.
+  -- A cooperative member that gives up a partition in this generation commits it once more before another member gets it.
   SELECT t.log_id, t.offsets_partition, t.record_offset,
          coalesce(min(CASE WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset THEN a.member_id END), min(a.member_id)) AS member_id,
          coalesce(min(CASE WHEN a.to_record_offset IS NULL OR a.to_record_offset > t.record_offset THEN a.client_id END), min(a.client_id)) AS client_id,
@@ -76,7 +76,7 @@ WITH steps AS (
   FROM told AS t
   LEFT JOIN owned AS o ON o.log_id = t.log_id AND o.offsets_partition = t.offsets_partition AND o.record_offset = t.record_offset
 ), found AS (
-  -- What was left of a log that was cut is in the next one, too.
+  -- Records that were left of a truncated log are in the next log, too.
   SELECT j.*, row_number() OVER (PARTITION BY offsets_partition, record_offset, record_timestamp ORDER BY log_id DESC) AS nth
   FROM judged AS j WHERE finding IS NOT NULL
 ), ends AS (
@@ -90,7 +90,7 @@ WITH steps AS (
   WHERE j.nth = 1
 )
 SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, j.committed_offset, j.moved, j.finding,
-       -- No sample is of that very instant. Who moved back had read further: a sample of no more is older than what was written since.
+       -- No sample has exactly that time. A group that moved back had read further: a lower sample is older than the messages written since.
        CASE WHEN j.committed_offset = e.log_start_offset AND (j.record_timestamp <= e.held_until OR e.next_log_start_offset = e.log_start_offset)
               THEN 'the start of the log, as --to-earliest'
             WHEN j.committed_offset = e.high_watermark AND (e.next_offset = e.high_watermark OR (e.is_forward AND j.record_timestamp <= e.held_until))

@@ -1,13 +1,13 @@
--- Helper: every commit and tombstone with what the group was at that record, in the order of the log, without clocks.
+-- Helper: every commit and tombstone with the state of the group at that record, in log order, independent of clocks.
 --
 --   log_id INT: Log of the offsets partition
 --   offsets_partition INT: Offsets partition of the group
 --   record_offset BIGINT: Offset of the record
---   group_type STRING: Type of the group then; null for none
---   group_state STRING: State of the group then, Gone, no members ever, or unknown where the history is not decoded
---   member_count INT: Members then; null where the history is not decoded
---   group_epoch INT: Generation or epoch then
---   has_owners BOOLEAN: Whether the records tell which member has which partition
+--   group_type STRING: Type of the group at that record; null if it had none
+--   group_state STRING: State of the group at that record, Gone, no members ever, or unknown if the history is not decoded
+--   member_count INT: Number of members at that record; null if the history is not decoded
+--   group_epoch INT: Generation or epoch at that record
+--   has_owners BOOLEAN: Whether the records show which member owns which partition
 WITH merged AS (
   SELECT log_id, offsets_partition, record_offset, group_id, 1 AS is_commit, CAST(NULL AS BIGINT) AS change_offset FROM offset_commits
   UNION ALL

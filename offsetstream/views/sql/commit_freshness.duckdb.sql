@@ -53,7 +53,7 @@ WITH repeated AS (
   WHERE
     r.record_offset IS NULL
 ), habits AS (
-  /* Commits without a gap come first. */
+  /* Commits without a gap sort first. */
   SELECT
     offsets_partition,
     group_id,

@@ -1,4 +1,4 @@
--- One row per committed offset: how old it is, measured against the group's own habit.
+-- One row per committed offset: its age, compared with the usual time between commits of this group and partition.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id
@@ -6,15 +6,15 @@
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset
 --   commit_timestamp TIMESTAMP: Time of the commit
---   age_ms BIGINT: How long ago that is, in milliseconds; null where its time is still to come
---   commits BIGINT: Commits of the last day
---   usual_gap_ms BIGINT: 95 of 100 gaps between them were no longer, in milliseconds
---   is_overdue BOOLEAN: Whether the commit is older than that
---   is_in_future BOOLEAN: Whether its time is still to come: a client set it, or clocks differ
+--   age_ms BIGINT: Age of the commit in milliseconds; null if its time is in the future
+--   commits BIGINT: Commits in the last day
+--   usual_gap_ms BIGINT: 95th percentile of the time between these commits, in milliseconds
+--   is_overdue BOOLEAN: Whether the commit is older than usual_gap_ms
+--   is_in_future BOOLEAN: Whether the commit time is in the future: a client set it, or clocks differ
 --   group_state STRING: State of the group
---   member_count INT: Number of its members
---   as_of TIMESTAMP: As of when this is known
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   member_count INT: Number of members
+--   as_of TIMESTAMP: Time up to which the data is complete
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH
 -- @include repeated
 , told AS (
@@ -32,7 +32,7 @@ WITH
   LEFT JOIN repeated AS r ON r.log_id = t.log_id AND r.offsets_partition = t.offsets_partition AND r.record_offset = t.record_offset
   WHERE r.record_offset IS NULL
 ), habits AS (
-  -- Commits without a gap come first.
+  -- Commits without a gap sort first.
   SELECT offsets_partition, group_id, topic, partition, max(commits) AS commits,
          max(CASE WHEN nth = commits - gaps + (95 * gaps + 99) div 100 THEN gap_ms END) AS usual_gap_ms
   FROM ranked GROUP BY offsets_partition, group_id, topic, partition

@@ -1,14 +1,14 @@
--- One row per group, topic and minute of the last day with a commit: commits, and how many messages they passed.
+-- One row per group, topic and minute of the last day with a commit: the number of commits and of messages that they passed.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
---   minute TIMESTAMP: Begin of the minute
+--   minute TIMESTAMP: Start of the minute
 --   commits BIGINT: Commits
---   partitions BIGINT: Partitions that were committed
---   messages BIGINT: Messages that they passed; those that went back count as none
+--   partitions BIGINT: Partitions with a commit
+--   messages BIGINT: Messages that the commits passed; commits of a lower offset count as 0
 --   commits_without_progress BIGINT: Commits of the same offset again
 --   commits_back BIGINT: Commits of a lower offset
---   value_bytes BIGINT: Bytes of the records' values
+--   value_bytes BIGINT: Size of the record values in bytes
 WITH
 -- @include repeated
 , steps AS (

@@ -7,10 +7,10 @@
 --   coordinator_id INT: Broker after
 --   previous_coordinator_epoch INT: Leader epoch before
 --   coordinator_epoch INT: Leader epoch after
---   groups_count BIGINT: Groups in the partition, at its last load or unload
---   offsets_count BIGINT: Committed offsets in it, likewise
---   milliseconds_until_next BIGINT: How long it stayed so; null if it still does
---   moves_of_partition BIGINT: Moves of this partition
+--   groups_count BIGINT: Number of groups in the partition at its last load or unload
+--   offsets_count BIGINT: Number of committed offsets in the partition at its last load or unload
+--   milliseconds_until_next BIGINT: Milliseconds until the next move; null if there was none yet
+--   moves_of_partition BIGINT: Number of moves of this partition
 SELECT e.event_at, e.event, e.offsets_partition, e.previous_coordinator_id, e.coordinator_id, e.previous_coordinator_epoch, e.coordinator_epoch,
        p.groups_count, p.offsets_count,
        (unix_micros(lead(e.event_at) OVER (PARTITION BY e.offsets_partition ORDER BY e.event_at, coalesce(e.coordinator_epoch, -1)))

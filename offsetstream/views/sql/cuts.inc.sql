@@ -1,6 +1,6 @@
--- Of each offsets partition, the log of then, and its first record that is not of then: of :at or later, in the order of the log;
--- or blocked by an open transaction, as the last sample of __consumer_offsets before tells. One that is old tells nothing: then the log is
--- cut by the time alone, for the transaction may have ended long before.
+-- For each offsets partition: the log that was current at :at, and its first record that does not count at :at. That is the first record,
+-- in log order, with a time of :at or later, or that an open transaction blocked according to the last sample of __consumer_offsets before
+-- :at. An old sample is ignored, because the transaction may have ended long before. Then only the time decides.
 records AS (
   SELECT offsets_partition, log_id, record_offset, record_timestamp FROM offset_commits
   UNION ALL SELECT offsets_partition, log_id, record_offset, record_timestamp FROM group_records
@@ -9,7 +9,7 @@ records AS (
   SELECT offsets_partition, log_id, min(record_timestamp) AS first_at, min(CASE WHEN record_timestamp >= :at THEN record_offset END) AS cut_offset
   FROM records GROUP BY offsets_partition, log_id
 ), logs_then AS (
-  -- Of an earlier log than the present one nothing is told (gaps); and the present one may have no record yet.
+  -- Logs before the present one give no answer (they may have gaps), and the present one may have no record yet.
   SELECT r.offsets_partition, max(r.log_id) AS log_id
   FROM ranges AS r LEFT JOIN offsets_partitions AS p ON p.offsets_partition = r.offsets_partition
   WHERE r.first_at < :at AND coalesce(r.log_id >= p.log_id, true)
@@ -20,7 +20,7 @@ records AS (
          lead(last_stable_offset) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at) AS next_stable_offset
   FROM end_offsets WHERE topic = '__consumer_offsets'
 ), ends_then AS (
-  -- A job at work writes a row every ten minutes.
+  -- A running job writes a row every ten minutes.
   SELECT offsets_partition, last_stable_offset, high_watermark,
          next_stable_offset = last_stable_offset
            OR coalesce(held_until + INTERVAL '2' MINUTE, sampled_at + INTERVAL '11' MINUTE) >= :at AS tells,
@@ -33,7 +33,7 @@ records AS (
   JOIN ranges AS r ON r.offsets_partition = l.offsets_partition AND r.log_id = l.log_id
   LEFT JOIN ends_then AS e ON e.offsets_partition = l.offsets_partition AND e.nth = 1
 ), gaps AS (
-  -- A partition whose history does not reach back so far has no rows but these: one, and one for each of its groups.
+  -- A partition whose history does not reach back that far has only these rows: one for itself and one for each of its groups.
   SELECT offsets_partition, history_complete_from AS unknown_before, 'the history is complete from unknown_before on only' AS unknown_reason
   FROM offsets_partitions WHERE history_complete_from IS NULL OR history_complete_from > :at
 ), unknowns AS (

@@ -1,4 +1,4 @@
--- Likewise of the decoded history, which of older tables is filled afterwards.
+-- The same for the decoded history. In older tables it is filled later.
 undecoded AS (
   SELECT p.offsets_partition, p.history_complete_from AS unknown_before,
          CASE WHEN p.history_complete_from <= :at THEN 'the decoded history is not filled: run maintain --fill-history'

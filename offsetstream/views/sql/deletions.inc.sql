@@ -1,5 +1,5 @@
--- Why the broker deleted the offsets of the tombstones that are `wanted`, as far as the log tells: with what the group was then, by the rules
--- of offset expiration.
+-- Why the broker deleted the offsets of the tombstones in `wanted`, as far as the log shows: from the state of the group at that record, by
+-- the rules of offset expiration.
 before AS (
   SELECT w.log_id, w.offsets_partition, w.record_offset, c.committed_offset, c.commit_timestamp_ms, c.expire_timestamp_ms, c.topic_id, c.is_tombstone,
          row_number() OVER (PARTITION BY w.log_id, w.offsets_partition, w.record_offset ORDER BY c.record_offset DESC) AS nth
@@ -14,7 +14,7 @@ before AS (
   LEFT JOIN before AS b
     ON b.log_id = w.log_id AND b.offsets_partition = w.offsets_partition AND b.record_offset = w.record_offset AND b.nth = 1 AND NOT b.is_tombstone
 ), removed AS (
-  -- The group's own tombstone stands in the same append.
+  -- The group's own tombstone is in the same append.
   SELECT d.log_id, d.offsets_partition, d.record_offset, min(g.record_offset) AS group_offset
   FROM dead AS d
   JOIN group_records AS g

@@ -1,6 +1,6 @@
 -- Reads: end_offsets, topic_partitions
 WITH looks AS (
-  /* First the newest look: of a job at work the history is then read at least as far. */
+  /* Read the newest sample first: while a job runs, the history is then at least as recent. */
   SELECT
     topic,
     topic_id,
@@ -93,7 +93,7 @@ WITH looks AS (
     ) AS next_lowest
   FROM looks
 )
-/* How far apart its looks are a job does not write down. The least of some distances counts: in others there may be an outage of the job. */
+/* The job does not record its sample interval. Take the smallest of several distances: the others may contain an outage of the job. */
 SELECT
   topic,
   topic_id,

@@ -1,23 +1,23 @@
--- Helper: every end that was sampled, how long it held, and what came after it. The newest look (topic_partitions) counts as
--- two samples: where end_offsets could not be written, its last row is older, and may have held for another minute at most.
+-- Helper: every sampled end offset, how long it stayed the same, and the one that followed. The newest sample (topic_partitions) counts as
+-- two samples: if the job could not write end_offsets, the last row there is older and may have been valid for one more minute at most.
 --
 --   topic STRING: Topic
---   topic_id STRING: Topic id; null where it is not known
+--   topic_id STRING: Topic id; null if unknown
 --   partition INT: Partition of the topic
---   sampled_at TIMESTAMP: First time at which this was seen
---   held_until TIMESTAMP: Last time at which this was seen
---   known_until TIMESTAMP: So long after that it may be taken for the end: two minutes, or two looks of a job that looks less often
---   high_watermark BIGINT: End for read_uncommitted
+--   sampled_at TIMESTAMP: Time of the first sample with these values
+--   held_until TIMESTAMP: Time of the last sample with these values
+--   known_until TIMESTAMP: Time until which the values may be used after held_until: two minutes later, or two sample intervals if the job samples less often
+--   high_watermark BIGINT: End offset for read_uncommitted (high watermark)
 --   log_start_offset BIGINT: First offset of the log
---   last_stable_offset BIGINT: End for read_committed
---   readable_end BIGINT: No record of committed transactions was there from here on; null where nobody had read there
---   lowest_from BIGINT: The lowest end from this row on: lower than its own where the log was cut since
---   next_sampled_at TIMESTAMP: First time at which the next row was seen; null for the newest
---   next_offset BIGINT: Its end
---   next_lowest BIGINT: The lowest end from the next row on
---   next_log_start_offset BIGINT: Its first offset of the log
+--   last_stable_offset BIGINT: End offset for read_committed (last stable offset)
+--   readable_end BIGINT: No record of a committed transaction was at or after this offset; null if nobody had read there
+--   lowest_from BIGINT: Lowest end offset from this row on: lower than its own if the log was truncated later
+--   next_sampled_at TIMESTAMP: Time of the first sample of the next row; null for the newest row
+--   next_offset BIGINT: End offset of the next row
+--   next_lowest BIGINT: Lowest end offset from the next row on
+--   next_log_start_offset BIGINT: First offset of the log in the next row
 WITH looks AS (
-  -- First the newest look: of a job at work the history is then read at least as far.
+  -- Read the newest sample first: while a job runs, the history is then at least as recent.
   SELECT topic, topic_id, partition, changed_at AS sampled_at, least(changed_at, sampled_at - INTERVAL '70' SECOND) AS previous_sampled_at,
          high_watermark, log_start_offset, last_stable_offset, readable_end, 1 AS source, CAST(NULL AS BIGINT) AS apart_seconds
   FROM topic_partitions WHERE high_watermark IS NOT NULL AND changed_at IS NOT NULL
@@ -42,7 +42,7 @@ WITH looks AS (
            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_lowest
   FROM looks
 )
--- How far apart its looks are a job does not write down. The least of some distances counts: in others there may be an outage of the job.
+-- The job does not record its sample interval. Take the smallest of several distances: the others may contain an outage of the job.
 SELECT topic, topic_id, partition, sampled_at, greatest(sampled_at, coalesce(seen_until, sampled_at)) AS held_until,
        greatest(sampled_at, coalesce(seen_until, sampled_at))
          + greatest(120, 2 * coalesce(apart_seconds, 0)) * INTERVAL '1' SECOND AS known_until,

@@ -48,7 +48,7 @@ WITH subscribed AS (
       WHEN g.protocol_type <> 'consumer'
       THEN 'kept: the group has members, of the protocol ' || g.protocol_type
       WHEN COALESCE(o.topics, 0) = 0
-      THEN 'kept: what its members subscribe to is not known'
+      THEN 'kept: the subscriptions of its members are unknown'
       WHEN NOT s.topic IS NULL
       THEN 'kept: a member subscribes to the topic'
     END AS kept_because,
@@ -103,7 +103,7 @@ SELECT
     WHEN NOT kept_because IS NULL
     THEN NULL
     WHEN NOT expire_timestamp_ms IS NULL
-    THEN 'as its client asked'
+    THEN 'as its client requested'
     WHEN offsets_retention_ms IS NULL
     THEN 'unknown retention'
     WHEN is_since_empty

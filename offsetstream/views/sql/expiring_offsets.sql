@@ -1,4 +1,5 @@
--- One row per committed offset: when the broker will delete it, or why not. Brokers look every offsets.retention.check.interval.ms.
+-- One row per committed offset: when the broker will delete it, or why it will not. Brokers check every
+-- offsets.retention.check.interval.ms.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id
@@ -8,12 +9,12 @@
 --   commit_timestamp TIMESTAMP: Time of the commit
 --   group_type STRING: Type of the group
 --   group_state STRING: State of the group
---   kept_because STRING: Why it does not expire as things are
---   expires_at_ms BIGINT: When it expires, in milliseconds since 1970; null if it does not, or the retention is not known
---   expires_in_ms BIGINT: In how many milliseconds
---   counted_from STRING: From when the time counts
---   as_of TIMESTAMP: As of when this is known
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   kept_because STRING: Why it does not expire at present
+--   expires_at_ms BIGINT: Time at which it expires, in milliseconds since 1970; null if it does not expire, or the retention is unknown
+--   expires_in_ms BIGINT: Milliseconds until it expires
+--   counted_from STRING: Event from which the retention time counts
+--   as_of TIMESTAMP: Time up to which the data is complete
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH subscribed AS (
   SELECT DISTINCT offsets_partition, group_id, topic FROM member_subscriptions
 ), told AS (
@@ -31,7 +32,7 @@ WITH subscribed AS (
            WHEN coalesce(g.protocol_type, '') = '' THEN NULL
            WHEN g.state = 'Empty' THEN NULL
            WHEN g.protocol_type <> 'consumer' THEN concat('kept: the group has members, of the protocol ', g.protocol_type)
-           WHEN coalesce(o.topics, 0) = 0 THEN 'kept: what its members subscribe to is not known'
+           WHEN coalesce(o.topics, 0) = 0 THEN 'kept: the subscriptions of its members are unknown'
            WHEN s.topic IS NOT NULL THEN 'kept: a member subscribes to the topic'
          END AS kept_because,
          coalesce(g.group_type = 'Classic' AND coalesce(g.protocol_type, '') <> '' AND g.state = 'Empty' AND g.state_timestamp IS NOT NULL, false)
@@ -51,7 +52,7 @@ WITH subscribed AS (
 SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_timestamp, group_type, state AS group_state, kept_because,
        expires_at_ms, expires_at_ms - unix_micros(now_at) div 1000 AS expires_in_ms,
        CASE WHEN kept_because IS NOT NULL THEN NULL
-            WHEN expire_timestamp_ms IS NOT NULL THEN 'as its client asked'
+            WHEN expire_timestamp_ms IS NOT NULL THEN 'as its client requested'
             WHEN offsets_retention_ms IS NULL THEN 'unknown retention'
             WHEN is_since_empty THEN 'since the group became empty'
             WHEN state = 'Empty' THEN 'since the commit'

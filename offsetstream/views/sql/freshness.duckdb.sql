@@ -89,5 +89,5 @@ SELECT
     THEN 'partitions that broker ' || TRY_CAST(coordinator_id AS TEXT) || ' led have no leader'
     WHEN is_stale
     THEN 'the job has not looked'
-  END AS cause /* A job that has not looked at any partition does not know their leaders either; nor are they those of an instant that is past. */
+  END AS cause /* A job that has checked no partition does not know their leaders either, and present leaders are not those of a past time. */
 FROM judged

@@ -1,14 +1,14 @@
--- One row per offsets partition: as of when its groups are known, and whether that is too long ago to say anything of now.
+-- One row per offsets partition: how recent the data of its groups is, and whether it is too old to describe the present.
 --
 --   offsets_partition INT: Offsets partition
 --   load_state STRING: LOADING, OWNED, FAILED or UNLOADED
---   as_of TIMESTAMP: All that was in the partition at this time is in the tables; null where that never was so
---   blocked_since TIMESTAMP: Since when an open transaction blocks the offsets partition; null where none does
---   open_transaction STRING: Its transactional id, where it is known
---   open_transaction_since TIMESTAMP: Time at which it began
---   is_stale BOOLEAN: Whether the job's last look is longer ago than it may be; while a transaction blocks the partition, the look counts, and not as_of
---   stale_reason STRING: What is stale, and for how long; null where nothing is
---   cause STRING: What that has in common with other offsets partitions, or that the broker that led them has gone; null where nothing is wrong
+--   as_of TIMESTAMP: Everything that the partition contained at this time is in the tables; null if it was never complete
+--   blocked_since TIMESTAMP: Time since which an open transaction blocks the offsets partition; null if none does
+--   open_transaction STRING: Transactional id of that transaction, if known
+--   open_transaction_since TIMESTAMP: Time at which that transaction started
+--   is_stale BOOLEAN: Whether the job's last check is older than allowed. While a transaction blocks the partition, the time of the check counts instead of as_of
+--   stale_reason STRING: What is stale, and for how long; null if nothing is
+--   cause STRING: Cause shared with other offsets partitions, or that the broker that led them has gone; null if nothing is wrong
 WITH looks AS (
   SELECT p.offsets_partition, max(e.sampled_at) AS looked_at
   FROM offsets_partitions AS p
@@ -38,7 +38,7 @@ SELECT offsets_partition, load_state, CASE WHEN blocked_since < looked_at THEN b
          CASE load_state WHEN 'FAILED' THEN 'its offsets partition could not be loaded: ' WHEN 'LOADING' THEN 'its offsets partition is being loaded: ' ELSE '' END,
          CASE WHEN looked_at IS NULL THEN 'nothing is known yet'
               ELSE concat('nothing is known of the last ', CAST(CAST(floor(age_seconds) AS BIGINT) AS STRING), ' s') END) END AS stale_reason,
-       -- A job that has not looked at any partition does not know their leaders either; nor are they those of an instant that is past.
+       -- A job that has checked no partition does not know their leaders either, and present leaders are not those of a past time.
        CASE WHEN is_stale AND load_state = 'FAILED' THEN 'their offsets partitions could not be loaded'
             WHEN is_stale AND load_state = 'LOADING' THEN 'their offsets partitions are being loaded'
             WHEN is_stale AND count(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0 THEN 'the job has not looked'

@@ -1,26 +1,25 @@
--- Every group as it stood at an instant (:at). Groups of commits only are Empty and simple, as the coordinator holds them.
--- Where the history does not reach back so far, rows say so in place of groups.
--- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
--- groups, which their coordinator had applied.
+-- Every group at an instant (:at). Groups that have only commits are Empty and simple, as in the coordinator. Where the history does not
+-- reach back that far, rows with unknown_reason replace the groups. An open transaction at that time blocks the records after it in its
+-- offsets partition, as it did in the tables. This includes commits of other groups that the coordinator had already applied.
 --
 --   offsets_partition INT: Offsets partition of the group
---   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   group_id STRING: Group id; null in a row that marks a complete offsets partition as unknown
 --   group_type STRING: Classic, Consumer, Share or Streams
 --   state STRING: State in the Admin API's spelling
---   is_simple BOOLEAN: Whether the group had offsets only: no member ever joined
+--   is_simple BOOLEAN: Whether the group has only offsets: no member ever joined
 --   protocol_type STRING: Protocol type of a classic group
---   protocol STRING: Protocol that a classic group chose (an assignor)
+--   protocol STRING: Protocol (assignor) that a classic group chose
 --   generation INT: Generation of a classic group
 --   group_epoch INT: Epoch of a consumer, share or streams group
---   assignment_epoch INT: Epoch of its target assignment
+--   assignment_epoch INT: Epoch of the group's target assignment
 --   leader_member_id STRING: Member that led a classic group
 --   member_count INT: Number of members
 --   state_timestamp TIMESTAMP: Time at which a classic group entered its state
---   record_offset BIGINT: Offset of the record that made the group so
+--   record_offset BIGINT: Offset of the record that set this state
 --   record_timestamp TIMESTAMP: Timestamp of that record
---   log_id INT: Log of the partition, as in the history
---   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of groups
---   unknown_reason STRING: Why the groups of then are unknown; null in rows of groups
+--   log_id INT: Log of the offsets partition, as in the history
+--   unknown_before TIMESTAMP: The history lacks records before this time; null in rows of groups
+--   unknown_reason STRING: Why the groups at that time are unknown; null in rows of groups
 WITH
 -- @include cuts
 ,
@@ -55,7 +54,7 @@ WITH
 ), coordinators AS (
   SELECT max(group_coordinator) AS group_coordinator FROM cluster
 ), with_offsets AS (
-  -- A commit makes a group. The new coordinator holds it until the group's own tombstone, the classic one while it has an offset.
+  -- A commit creates a group. The new coordinator keeps it until the group's own tombstone, the classic one as long as it has an offset.
   SELECT c.offsets_partition, c.group_id, c.log_id, c.record_offset, c.record_timestamp
   FROM with_commits AS c CROSS JOIN coordinators AS k
   LEFT JOIN removed AS t ON t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id

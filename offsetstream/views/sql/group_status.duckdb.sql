@@ -148,7 +148,7 @@ WITH ranked AS (
     AND b.nth = 1
     AND NOT b.is_tombstone
 ), removed AS (
-  /* The group's own tombstone stands in the same append. */
+  /* The group's own tombstone is in the same append. */
   SELECT
     d.log_id,
     d.offsets_partition,
@@ -368,7 +368,7 @@ WITH ranked AS (
     b.offsets_partition,
     b.group_id
 ), own AS (
-  /* What is said of a group that is not said of one of its partitions. */
+  /* Findings about a group as such, not about one of its partitions. */
   SELECT
     b.offsets_partition,
     b.group_id,
@@ -400,7 +400,7 @@ WITH ranked AS (
       THEN 'it owns ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ', and has not committed yet' || CASE
         WHEN o.messages IS NULL
         THEN ''
-        ELSE '; ' || TRY_CAST(o.messages AS TEXT) || ' messages are there'
+        ELSE '; ' || TRY_CAST(o.messages AS TEXT) || ' messages are in the log'
       END
       ELSE 'no committed offset'
     END AS verdict_reason,
@@ -423,12 +423,12 @@ WITH ranked AS (
   LEFT JOIN owned AS o
     ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL
-  /* Of some partitions a group may have committed, and of others not, at the first message of which it may stand. */
+  /* A group may have committed some partitions only: in the others it may still be at the first message. */
   SELECT
     o.offsets_partition,
     o.group_id,
     'unknown',
-    'it has committed nothing of ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ' that it owns, where ' || TRY_CAST(o.messages AS TEXT) || ' messages are',
+    'it has never committed ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ' that it owns, which contain ' || TRY_CAST(o.messages AS TEXT) || ' messages',
     NULL
   FROM owned AS o
   LEFT JOIN bare AS b

@@ -1,30 +1,31 @@
--- One row per group: the worst of its partitions' verdicts or of its own, and Burrow's word beside it. Groups without a committed offset are there, too.
+-- One row per group: the worst verdict of its partitions or of the group itself, and Burrow's status for comparison. Groups without a
+-- committed offset are included.
 --
 --   group_id STRING: Group id
---   group_type STRING: Classic, Consumer, Share or Streams; null where no record tells
+--   group_type STRING: Classic, Consumer, Share or Streams; null if no record shows it
 --   group_state STRING: State of the group
 --   member_count INT: Number of members
---   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
---   verdict STRING: The worst of its partitions' verdicts, or of its own (unstable); the view verdicts has all of them with their meaning
---   verdict_topic STRING: Topic of the partition that decided it; null where it is the group's own
---   verdict_partition INT: The partition
---   verdict_reason STRING: What decided it, in words
---   cause STRING: What the verdict has in common with those of other groups; null where nothing is known
---   status STRING: Burrow's word: OK, WARN, ERR or NOTFOUND (no commit for seven days). It decides nothing here
---   worst_status STRING: Burrow's word of its worst partition: OK, WARN, STOP, STALL or REWIND
+--   level STRING: Severity of the verdict: OK, UNKNOWN, WARN or ERR
+--   verdict STRING: The worst verdict of its partitions, or its own (unstable); the view verdicts lists all of them with their meaning
+--   verdict_topic STRING: Topic of the partition that decided the verdict; null if the verdict is the group's own
+--   verdict_partition INT: Partition that decided the verdict
+--   verdict_reason STRING: Reason for the verdict, as text
+--   cause STRING: Cause shared with the verdicts of other groups; null if none is known
+--   status STRING: Burrow's status: OK, WARN, ERR or NOTFOUND (no commit for seven days). It does not affect the verdict
+--   worst_status STRING: Burrow's status of the group's worst partition: OK, WARN, STOP, STALL or REWIND
 --   worst_topic STRING: Topic of that partition
---   worst_partition INT: The partition
---   status_reason STRING: What decided Burrow's word, in words
---   total_lag BIGINT: Sum of the lags
---   max_lag BIGINT: The greatest of them
---   messages_lost BIGINT: Messages that the logs have no more, and that were never read
+--   worst_partition INT: That partition
+--   status_reason STRING: Reason for Burrow's status, as text
+--   total_lag BIGINT: Sum of the lags of its partitions, in messages
+--   max_lag BIGINT: Greatest lag of a partition, in messages
+--   messages_lost BIGINT: Messages that the logs no longer have and that the group never read
 --   partitions INT: Partitions with a committed offset
---   partitions_not_ok INT: Those of level WARN or ERR
---   complete DOUBLE: Share of the partitions with a full window of commits
+--   partitions_not_ok INT: Number of partitions at level WARN or ERR
+--   complete DOUBLE: Share of the partitions that have a full window of commits
 --   last_commit_at_ms BIGINT: Time of the group's last commit, in milliseconds since 1970
 --   offsets_partition INT: Offsets partition of the group
---   as_of TIMESTAMP: As of when this is known: the earliest of its partitions
---   is_stale BOOLEAN: Whether something of it was not looked at for too long to say anything of now
+--   as_of TIMESTAMP: Time up to which the data is complete: the earliest of its partitions
+--   is_stale BOOLEAN: Whether some of its data is too old to describe the present
 WITH ranked AS (
   SELECT p.*, CASE p.status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level, v.rank
   FROM group_status_partitions AS p JOIN verdicts AS v ON v.verdict = p.verdict
@@ -70,7 +71,7 @@ WITH ranked AS (
   WHERE c.group_id IS NULL
   GROUP BY b.offsets_partition, b.group_id
 ), own AS (
-  -- What is said of a group that is not said of one of its partitions.
+  -- Findings about a group as such, not about one of its partitions.
   SELECT b.offsets_partition, b.group_id,
          CASE WHEN r.is_stale THEN 'unknown'
               WHEN g.group_type = 'Classic' AND g.protocol_type NOT IN ('', 'consumer') AND g.member_count > 0 THEN 'ok'
@@ -84,7 +85,7 @@ WITH ranked AS (
               WHEN d.group_id IS NOT NULL THEN concat('its last offset was deleted ',
                 CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago (', d.reason, ')')
               WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are there') END)
+                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are in the log') END)
               ELSE 'no committed offset' END AS verdict_reason,
          CASE WHEN r.is_stale THEN r.cause
               WHEN coalesce(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted' THEN concat('the topic ', d.topic, CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END)
@@ -96,9 +97,9 @@ WITH ranked AS (
   LEFT JOIN named AS n ON n.topic = d.topic
   LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL
-  -- Of some partitions a group may have committed, and of others not, at the first message of which it may stand.
-  SELECT o.offsets_partition, o.group_id, 'unknown', concat('it has committed nothing of ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-           ' that it owns, where ', CAST(o.messages AS STRING), ' messages are'), NULL
+  -- A group may have committed some partitions only: in the others it may still be at the first message.
+  SELECT o.offsets_partition, o.group_id, 'unknown', concat('it has never committed ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
+           ' that it owns, which contain ', CAST(o.messages AS STRING), ' messages'), NULL
   FROM owned AS o
   LEFT JOIN bare AS b ON b.offsets_partition = o.offsets_partition AND b.group_id = o.group_id
   WHERE b.group_id IS NULL AND o.messages > 0

@@ -54,7 +54,7 @@ WITH limits AS (
     member_id
   FROM member_subscriptions
 ), decoded AS (
-  /* Live groups of which is known all that they subscribe to: each member names topics, and none has a pattern. The patterns that a topology */
+  /* Live groups whose subscriptions are completely known: each member names topics, and none has a pattern. The patterns that a topology */
   /* of a Streams group may have are not in the tables. */
   SELECT
     m.offsets_partition,
@@ -85,8 +85,8 @@ WITH limits AS (
     topic
   FROM member_subscriptions
 ), limited AS (
-  /* A cell is named by its newest record. */
-  /* It is judged as of the last look: since then nothing is known, whatever the clock says. */
+  /* A cell is identified by its newest record. */
+  /* The verdict is as of the last check: nothing is known after it, whatever the clock says. */
   SELECT
     LEAST(k.now_at, COALESCE(f.as_of, k.now_at), COALESCE(e.sampled_at, k.now_at)) AS instant,
     k.now_at,
@@ -116,7 +116,7 @@ WITH limits AS (
       THEN LEAST(e.high_watermark, c.committed_offset)
       WHEN e.error IS NULL AND c.committed_offset >= 0
       THEN COALESCE(e.readable_end, e.high_watermark)
-    END AS end_offset, /* From the readable end on there is nothing to wait for, wherever the group stands there. */
+    END AS end_offset, /* At or after the readable end no message waits, whatever offset the group has committed there. */
     e.readable_end IS NULL
     AND e.last_stable_offset = e.high_watermark
     AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
@@ -146,7 +146,7 @@ WITH limits AS (
       )
       THEN 'its end was not sampled'
       WHEN NOT e.error IS NULL
-      THEN 'its end is not known: ' || e.error
+      THEN 'its end is unknown: ' || e.error
       ELSE e.stale_reason
     END AS not_known,
     CASE
@@ -210,7 +210,7 @@ WITH limits AS (
   WHERE
     c.in_coordinator_partition
 ), cells AS (
-  /* Ends are sampled every ten seconds, by Burrow as by the job: so many of them are in its ring. */
+  /* Both Burrow and the job sample end offsets every ten seconds; this is the size of Burrow's ring. */
   SELECT
     l.*,
     instant - window_seconds * INTERVAL '1' SECOND AS window_start,
@@ -455,8 +455,8 @@ WITH limits AS (
     LAG(end_then) OVER (PARTITION BY cell ORDER BY COALESCE(record_offset, -1) NULLS FIRST) AS previous_end
   FROM seen AS s
 ), before AS (
-  /* What the ring tells; the lag of the window's start; the lowest that a look since then may have seen; how far the best commit since then came */
-  /* short of the end as of the commit before it; the lowest end of the ring, the end of late_before. */
+  /* From the ring; the lag at the start of the window; the lowest lag that a sample since then may have seen; how far the best commit since then */
+  /* stayed below the end at the commit before it; the lowest end in the ring; the end at late_before. */
   SELECT
     cell,
     MAX(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
@@ -563,7 +563,7 @@ WITH limits AS (
     GREATEST(
       0,
       COALESCE(c.end_offset, c.committed_offset) - GREATEST(c.committed_offset, COALESCE(c.log_start_offset, 0))
-    ) AS readable_lag, /* What the log has no more does not wait. */
+    ) AS readable_lag, /* Messages that the log no longer has do not wait. */
     CASE
       WHEN NOT c.end_offset IS NULL
       THEN GREATEST(0, c.log_start_offset - c.committed_offset)
@@ -587,7 +587,7 @@ WITH limits AS (
     COALESCE(
       LEAST(b.lowest_since, b.end_after_start - b.committed_before, b.short_of_previous) <= c.allowed_lag,
       FALSE
-    ) AS had_caught_up, /* Kafka's replicas catch up alike: who comes to where the log ended at the fetch before is in sync, though the log has grown since. */
+    ) AS had_caught_up, /* As with Kafka's replicas: one that reaches the log end of its previous fetch is in sync, although the log has grown since. */
     GREATEST(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
   LEFT JOIN counts AS n
@@ -622,7 +622,7 @@ WITH limits AS (
       WHEN commits = 0
       THEN 'the history has no commit'
       WHEN complete < minimum_complete
-      THEN 'too few commits to tell'
+      THEN 'too few commits to judge'
       WHEN current_lag <= allowed_lag
       THEN 'nothing waits'
       WHEN now_ms - last_ms > last_ms - first_ms AND lowest_end > committed_offset
@@ -638,14 +638,14 @@ WITH limits AS (
         ) // 1000 AS TEXT) || ' s), and messages wait'
       END
       WHEN best_since_rewind < before_rewind
-      THEN 'moved back from ' || TRY_CAST(before_rewind AS TEXT) || ', and has come to ' || TRY_CAST(best_since_rewind AS TEXT) || ' since'
+      THEN 'moved back from ' || TRY_CAST(before_rewind AS TEXT) || ', and has reached ' || TRY_CAST(best_since_rewind AS TEXT) || ' since'
       WHEN lowest_lag <= allowed_lag
-      THEN 'had caught up within its last commits'
+      THEN 'caught up within its last commits'
       WHEN is_stalled
-      THEN 'commits, but always the same offset ' || TRY_CAST(committed_offset AS TEXT)
+      THEN 'commits continue, but always with the same offset ' || TRY_CAST(committed_offset AS TEXT)
       WHEN lag_fell = 1
       THEN 'its lag fell within its last commits'
-      ELSE 'moves on, but its lag never fell in its last ' || TRY_CAST(commits AS TEXT) || ' commits'
+      ELSE 'commits advance, but the lag never fell in the last ' || TRY_CAST(commits AS TEXT) || ' commits'
     END AS status_reason
   FROM facts AS f
 ), first_verdicts AS (
@@ -659,7 +659,7 @@ WITH limits AS (
     CASE
       WHEN open_transaction_since IS NULL
       THEN ''
-      ELSE '; it is open for ' || TRY_CAST((
+      ELSE '; it has been open for ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(open_transaction_since)
       ) // 1000000 AS TEXT) || ' s'
     END AS open_since,
@@ -706,7 +706,7 @@ WITH limits AS (
     END AS found_verdict
   FROM burrow AS b
 ), decided AS (
-  /* Nobody is accused by what may be no message. */
+  /* Something that may not be a message makes no group bad. */
   SELECT
     t.*,
     CASE
@@ -733,25 +733,25 @@ WITH limits AS (
         WHEN NOT not_known IS NULL
         THEN not_known
         WHEN found_verdict <> 'unknown'
-        THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
+        THEN 'at most 1 message waits, perhaps only a transaction marker: the job has not read there'
         WHEN commits = 0
-        THEN 'the history has no commit of it'
+        THEN 'the history has no commit of this offset'
         ELSE 'messages wait, and ' || CASE
           WHEN commits = 1
           THEN 'its only commit'
           ELSE 'the last of its ' || TRY_CAST(commits AS TEXT) || ' commits'
         END || ' was ' || TRY_CAST(GREATEST(0, (
           now_ms - last_ms
-        ) // 1000) AS TEXT) || ' s ago: too few to tell whether it stopped'
+        ) // 1000) AS TEXT) || ' s ago: too few commits to judge whether it stopped'
       END
       WHEN 'blocked'
-      THEN holder || ' blocks what was committed in the last ' || TRY_CAST((
+      THEN holder || ' blocks the commits of the last ' || TRY_CAST((
         EPOCH_US(now_at) - EPOCH_US(blocked_since)
-      ) // 1000000 AS TEXT) || ' s; before, it had come to ' || TRY_CAST(committed_offset AS TEXT) || open_since
+      ) // 1000000 AS TEXT) || ' s; before that, the group had committed ' || TRY_CAST(committed_offset AS TEXT) || open_since
       WHEN 'abandoned'
       THEN TRY_CAST(readable_lag AS TEXT) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END || ', and no member subscribes to the topic any more'
       WHEN 'waiting'
-      THEN 'it has come to the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has held the log for ' || TRY_CAST((
+      THEN 'it has reached the last stable offset ' || TRY_CAST(last_stable_offset AS TEXT) || ', where ' || holder || ' has blocked the log for ' || TRY_CAST((
         EPOCH_US(instant) - EPOCH_US(waits_since)
       ) // 1000000 AS TEXT) || ' s' || open_since
       WHEN 'beyond the end'
@@ -776,7 +776,7 @@ WITH limits AS (
         WHEN readable_lag <= allowed_lag
         THEN 'nothing waits' || CASE
           WHEN messages_lost > 0
-          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages are gone unread'
+          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages were deleted unread'
           ELSE ''
         END || CASE
           WHEN is_abandoned
@@ -784,13 +784,13 @@ WITH limits AS (
           ELSE ''
         END
         WHEN NOT waits_since IS NULL AND member_count > 0
-        THEN 'it has come to the last stable offset, where a transaction is open'
+        THEN 'it has reached the last stable offset, where a transaction is open'
         WHEN had_caught_up
-        THEN 'had caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
+        THEN 'caught up within the last ' || TRY_CAST(window_seconds AS TEXT) || ' s'
         WHEN lag_before IS NULL
-        THEN 'its lag of ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is not known'
+        THEN 'its lag ' || TRY_CAST(window_seconds AS TEXT) || ' s ago is unknown'
         WHEN lag_before = current_lag AND most_before = current_lag
-        THEN 'keeps its distance of ' || TRY_CAST(current_lag AS TEXT)
+        THEN 'its lag stays at ' || TRY_CAST(current_lag AS TEXT)
         ELSE 'its lag is ' || TRY_CAST(current_lag AS TEXT) || ', and was ' || TRY_CAST(lag_before AS TEXT) || CASE
           WHEN most_before IS NULL
           THEN ' or more '

@@ -1,28 +1,28 @@
--- One row per committed offset: the verdict on it and why, and Burrow's word beside it. Thresholds are the user's
--- (table thresholds): those of the group, else those of the row without a group, else Burrow's own. A group has caught up where nothing waits,
--- or where a commit came to where the log ended at the commit before it, as Kafka's replicas do.
+-- One row per committed offset: its verdict with the reason, and Burrow's status for comparison. Thresholds come from your table
+-- `thresholds`: the row of the group, else the row without a group, else Burrow's own. A group has caught up if no message waits, or if a
+-- commit reached the end offset that the log had at the commit before it. Kafka judges its replicas the same way.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
---   verdict STRING: The verdict; the view verdicts has all of them with their meaning
---   verdict_reason STRING: What decided it, in words
---   cause STRING: What the verdict has in common with those of other groups: an open transaction and where it is, a topic that was deleted or recreated, a broker whose partitions have no leader, a job that has not looked; null where nothing is known
---   status STRING: Burrow's word: OK, WARN, STOP, STALL or REWIND. It decides nothing here
---   status_reason STRING: What decided Burrow's word, in words
---   current_lag BIGINT: Messages that wait: from the newest commit, or where the log begins, to the newest end; 0 where the end is not known
---   messages_lost BIGINT: Messages that the log has no more, and that were never read; null where the end is not known
---   committed_offset BIGINT: Newest commit
---   commits BIGINT: Commits that were looked at
---   complete DOUBLE: Their number, as a share of what the window holds
---   first_commit_at_ms BIGINT: Time of the first of them, in milliseconds since 1970; null where nothing waits
---   last_commit_at_ms BIGINT: Time of the last of them
---   lag_before BIGINT: So many messages, or more, waited window_seconds ago; null where that is not known, or nothing waits
---   sampled_at TIMESTAMP: Time at which the end was asked for
+--   level STRING: Severity of the verdict: OK, UNKNOWN, WARN or ERR
+--   verdict STRING: The verdict; the view verdicts lists all of them with their meaning
+--   verdict_reason STRING: Reason for the verdict, as text
+--   cause STRING: Cause shared with the verdicts of other groups: an open transaction and its place, a deleted or recreated topic, a broker whose partitions have no leader, or a job that has not checked; null if none is known
+--   status STRING: Burrow's status: OK, WARN, STOP, STALL or REWIND. It does not affect the verdict
+--   status_reason STRING: Reason for Burrow's status, as text
+--   current_lag BIGINT: Waiting messages: from the newest commit, or the start of the log if that is later, to the newest end offset; 0 if the end is unknown
+--   messages_lost BIGINT: Messages that the log no longer has and that the group never read; null if the end is unknown
+--   committed_offset BIGINT: Newest committed offset
+--   commits BIGINT: Number of commits in the window
+--   complete DOUBLE: Commits in the window as a share of its size
+--   first_commit_at_ms BIGINT: Time of the first commit in the window, in milliseconds since 1970; null if no message waits
+--   last_commit_at_ms BIGINT: Time of the last commit in the window, in milliseconds since 1970
+--   lag_before BIGINT: Lag window_seconds ago, as a lower bound; null if it is unknown, or no message waits
+--   sampled_at TIMESTAMP: Time at which the end offset was sampled
 --   offsets_partition INT: Offsets partition of the group
---   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now: then the verdict is unknown
+--   as_of TIMESTAMP: Time up to which the data is complete: the earlier of the last check of the group's offsets partition and the last sample of the end offset
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present; the verdict is then unknown
 WITH
 -- @include limits
 , places AS (
@@ -34,7 +34,7 @@ WITH
 , subscribers AS (
   SELECT DISTINCT offsets_partition, group_id, member_id FROM member_subscriptions
 ), decoded AS (
-  -- Live groups of which is known all that they subscribe to: each member names topics, and none has a pattern. The patterns that a topology
+  -- Live groups whose subscriptions are completely known: each member names topics, and none has a pattern. The patterns that a topology
   -- of a Streams group may have are not in the tables.
   SELECT m.offsets_partition, m.group_id
   FROM group_members AS m
@@ -45,15 +45,15 @@ WITH
 ), subscribed AS (
   SELECT DISTINCT offsets_partition, group_id, topic FROM member_subscriptions
 ), limited AS (
-  -- A cell is named by its newest record.
-  -- It is judged as of the last look: since then nothing is known, whatever the clock says.
+  -- A cell is identified by its newest record.
+  -- The verdict is as of the last check: nothing is known after it, whatever the clock says.
   SELECT least(k.now_at, coalesce(f.as_of, k.now_at), coalesce(e.sampled_at, k.now_at)) AS instant, k.now_at,
          coalesce(f.stale_reason, e.stale_reason) AS stale_reason,
          CASE WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE THEN f.blocked_since END AS blocked_since,
          CASE WHEN e.error IS NULL AND c.committed_offset >= e.last_stable_offset AND e.last_stable_offset < e.high_watermark THEN w.blocked_since END AS waits_since,
          e.last_stable_offset, c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.commit_timestamp_ms,
          c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, coalesce(e.place, -1) AS place,
-         -- From the readable end on there is nothing to wait for, wherever the group stands there.
+         -- At or after the readable end no message waits, whatever offset the group has committed there.
          CASE WHEN e.error IS NULL AND c.committed_offset >= e.readable_end THEN least(e.high_watermark, c.committed_offset)
               WHEN e.error IS NULL AND c.committed_offset >= 0 THEN coalesce(e.readable_end, e.high_watermark) END AS end_offset,
          e.readable_end IS NULL AND e.last_stable_offset = e.high_watermark AND c.committed_offset = e.high_watermark - 1 AS is_perhaps_marker,
@@ -64,7 +64,7 @@ WITH
               WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
               WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'its topic was deleted'
               WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
-              WHEN e.error IS NOT NULL THEN concat('its end is not known: ', e.error)
+              WHEN e.error IS NOT NULL THEN concat('its end is unknown: ', e.error)
               ELSE e.stale_reason
          END AS not_known,
          CASE WHEN f.cause IS NOT NULL THEN f.cause
@@ -96,7 +96,7 @@ WITH
   LEFT JOIN limits AS std ON std.group_id IS NULL
   WHERE c.in_coordinator_partition
 ), cells AS (
-  -- Ends are sampled every ten seconds, by Burrow as by the job: so many of them are in its ring.
+  -- Both Burrow and the job sample end offsets every ten seconds; this is the size of Burrow's ring.
   SELECT l.*, instant - window_seconds * INTERVAL '1' SECOND AS window_start,
          sampled_at - (intervals - 1) * INTERVAL '10' SECOND AS ring_start,
          instant - max_time_lag_seconds * INTERVAL '1' SECOND AS late_before,

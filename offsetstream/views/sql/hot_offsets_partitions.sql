@@ -1,17 +1,17 @@
--- One row per offsets partition: records and bytes of the last day, and whose they are.
+-- One row per offsets partition: records and bytes of the last day, and the groups that wrote them.
 --
 --   offsets_partition INT: Offsets partition
---   coordinator_id INT: Broker that coordinates its groups
---   records BIGINT: Records of the last day
---   commits BIGINT: Commits and offset tombstones among them
---   value_bytes BIGINT: Bytes of their values
---   active_groups BIGINT: Groups that they are of
---   busiest_group STRING: The group with the most records
---   busiest_records BIGINT: How many these are
---   share DOUBLE: Share of all records
---   log_offsets BIGINT: Offsets from the log's start to what is applied
---   blocked_offsets BIGINT: Offsets that an open transaction blocks
---   last_stable_offset_since TIMESTAMP: Since when it does
+--   coordinator_id INT: Broker that coordinates the groups of this partition
+--   records BIGINT: Records in the last day
+--   commits BIGINT: Number of these records that are commits or offset tombstones
+--   value_bytes BIGINT: Size of their values in bytes
+--   active_groups BIGINT: Number of groups that wrote them
+--   busiest_group STRING: Group with the most records
+--   busiest_records BIGINT: Number of records of that group
+--   share DOUBLE: This partition's share of the records of all partitions
+--   log_offsets BIGINT: Offsets from the start of the log to the last applied record
+--   blocked_offsets BIGINT: Number of offsets that an open transaction blocks
+--   last_stable_offset_since TIMESTAMP: Time since which the transaction blocks them
 WITH
 -- @include repeated
 , repeated_records AS (

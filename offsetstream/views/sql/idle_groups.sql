@@ -1,18 +1,18 @@
--- One row per group: since when nothing was committed, since when it has no member, and how many offsets go with it.
+-- One row per group: time since its last commit, since when it has had no members, and how many committed offsets it has.
 --
 --   group_id STRING: Group id
 --   group_type STRING: Classic, Consumer, Share or Streams
 --   group_state STRING: State of the group
 --   member_count INT: Number of members
---   offsets BIGINT: Committed offsets
---   topics BIGINT: Topics of these
+--   offsets BIGINT: Number of committed offsets
+--   topics BIGINT: Number of topics with a committed offset
 --   last_commit_at TIMESTAMP: Time of the last commit
---   idle_ms BIGINT: How long ago that is, in milliseconds; null where its time is still to come
---   empty_since TIMESTAMP: Since when the group has no member; null where it has, or nothing tells
---   reason STRING: never committed, has members or no members; of a share group that its offsets are elsewhere
+--   idle_ms BIGINT: Milliseconds since the last commit; null if its time is in the future
+--   empty_since TIMESTAMP: Time since which the group has no members; null if it has members, or the time is unknown
+--   reason STRING: never committed, has members or no members; for a share group, that its offsets are stored elsewhere
 --   offsets_partition INT: Offsets partition of the group
---   as_of TIMESTAMP: As of when this is known
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   as_of TIMESTAMP: Time up to which the data is complete
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH folded AS (
   SELECT offsets_partition, group_id, count(*) AS offsets, count(DISTINCT topic) AS topics, max(commit_timestamp) AS last_commit_at
   FROM committed_offsets WHERE in_coordinator_partition GROUP BY offsets_partition, group_id

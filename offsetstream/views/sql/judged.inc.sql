@@ -1,6 +1,7 @@
--- The verdict, and Burrow's word, of `cells` (a committed offset at an instant, by number) from the `counts` of their commits, the `commits`
--- of those where something waits (by all rules the others are well), and the `ends` of the logs, whose partitions are numbered as places.
--- Commits, ends and instants stand in one order of time: the last end before each is that of then, as long as it is known to be.
+-- The verdict and Burrow's status of `cells` (a committed offset at an instant, by number). Input: the `counts` of their commits, the
+-- `commits` of cells where messages wait (the others are OK by every rule), and the `ends` of the logs, with numbered partitions (`place`).
+-- Commits, ends and instants are sorted by time together: the last end before each is the current one at that time, for as long as it is
+-- known to be valid.
 moments AS (
   SELECT place, record_timestamp AS moment, 1 AS kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start, stood_at_look,
          CAST(NULL AS TIMESTAMP) AS end_at
@@ -30,8 +31,8 @@ moments AS (
          lag(end_then) OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)) AS previous_end
   FROM seen AS s
 ), before AS (
-  -- What the ring tells; the lag of the window's start; the lowest that a look since then may have seen; how far the best commit since then came
-  -- short of the end as of the commit before it; the lowest end of the ring, the end of late_before.
+  -- From the ring; the lag at the start of the window; the lowest lag that a sample since then may have seen; how far the best commit since then
+  -- stayed below the end at the commit before it; the lowest end in the ring; the end at late_before.
   SELECT cell,
          max(CASE WHEN record_offset = rewind_offset THEN previous_offset END) AS before_rewind,
          max(CASE WHEN in_ring AND record_offset >= rewind_offset THEN committed_offset END) AS best_since_rewind,
@@ -63,7 +64,7 @@ moments AS (
          coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
-         -- What the log has no more does not wait.
+         -- Messages that the log no longer has do not wait.
          greatest(0, coalesce(c.end_offset, c.committed_offset) - greatest(c.committed_offset, coalesce(c.log_start_offset, 0))) AS readable_lag,
          CASE WHEN c.end_offset IS NOT NULL THEN greatest(0, c.log_start_offset - c.committed_offset) END AS messages_lost,
          coalesce(c.committed_offset > c.end_offset AND n.last_ms < unix_micros(c.sampled_at) div 1000 - 60000, false) AS is_beyond_end,
@@ -71,7 +72,7 @@ moments AS (
          coalesce(b.lowest_end, l.lowest_end) AS lowest_end,
          CASE WHEN b.end_before IS NOT NULL AND b.committed_before IS NOT NULL THEN greatest(0, b.end_before - b.committed_before) END AS lag_before,
          b.end_after_start - b.committed_before AS most_before, b.lag_of_newest, c.end_offset - b.committed_at_look AS lag_at_look, b.has_unknown_previous,
-         -- Kafka's replicas catch up alike: who comes to where the log ended at the fetch before is in sync, though the log has grown since.
+         -- As with Kafka's replicas: one that reaches the log end of its previous fetch is in sync, although the log has grown since.
          coalesce(least(b.lowest_since, b.end_after_start - b.committed_before, b.short_of_previous) <= c.allowed_lag, false) AS had_caught_up,
          greatest(c.committed_offset, c.log_start_offset) < b.late_end AS is_late
   FROM cells AS c
@@ -91,48 +92,48 @@ moments AS (
       ELSE 'WARN' END AS status,
     CASE
       WHEN commits = 0 THEN 'the history has no commit'
-      WHEN complete < minimum_complete THEN 'too few commits to tell'
+      WHEN complete < minimum_complete THEN 'too few commits to judge'
       WHEN current_lag <= allowed_lag THEN 'nothing waits'
       WHEN now_ms - last_ms > last_ms - first_ms AND lowest_end > committed_offset THEN
         CASE WHEN commits = 1 THEN concat('its only commit was ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s ago, and messages wait')
              ELSE concat('no commit for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s, longer than its last ', CAST(commits AS STRING),
                          ' commits took together (', CAST((last_ms - first_ms) div 1000 AS STRING), ' s), and messages wait') END
       WHEN best_since_rewind < before_rewind THEN
-        concat('moved back from ', CAST(before_rewind AS STRING), ', and has come to ', CAST(best_since_rewind AS STRING), ' since')
-      WHEN lowest_lag <= allowed_lag THEN 'had caught up within its last commits'
-      WHEN is_stalled THEN concat('commits, but always the same offset ', CAST(committed_offset AS STRING))
+        concat('moved back from ', CAST(before_rewind AS STRING), ', and has reached ', CAST(best_since_rewind AS STRING), ' since')
+      WHEN lowest_lag <= allowed_lag THEN 'caught up within its last commits'
+      WHEN is_stalled THEN concat('commits continue, but always with the same offset ', CAST(committed_offset AS STRING))
       WHEN lag_fell = 1 THEN 'its lag fell within its last commits'
-      ELSE concat('moves on, but its lag never fell in its last ', CAST(commits AS STRING), ' commits') END AS status_reason
+      ELSE concat('commits advance, but the lag never fell in the last ', CAST(commits AS STRING), ' commits') END AS status_reason
   FROM facts AS f
 ), first_verdicts AS (
   SELECT b.*, CASE WHEN open_transaction IS NULL THEN 'an open transaction' ELSE concat('the open transaction ', open_transaction) END AS holder,
-    CASE WHEN open_transaction_since IS NULL THEN '' ELSE concat('; it is open for ', CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING), ' s') END AS open_since,
+    CASE WHEN open_transaction_since IS NULL THEN '' ELSE concat('; it has been open for ', CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING), ' s') END AS open_since,
     CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned THEN 'beyond the end'
-      -- What it did behind that, a reset as well, nobody can read.
+      -- What the group did after the transaction's start, even a reset, cannot be read.
       WHEN blocked_since IS NOT NULL THEN 'blocked'
       WHEN readable_lag <= allowed_lag THEN 'ok'
       WHEN is_abandoned THEN 'abandoned'
-      -- Who reads committed messages only must wait there, as long as it lives; a minute is nothing yet.
+      -- A live read_committed consumer must wait there. Less than a minute is normal.
       WHEN waits_since IS NOT NULL AND member_count > 0 THEN CASE WHEN waits_since <= instant - INTERVAL '1' MINUTE THEN 'waiting' ELSE 'ok' END
       WHEN commits = 0 THEN 'unknown'
       WHEN member_count = 0 AND now_ms - last_ms > window_seconds * 1000 THEN 'dead'
       WHEN status = 'REWIND' THEN 'rewound'
-      -- Who has just begun has no habit yet that it could have left.
+      -- A group that has just started has no usual commit interval to compare with.
       WHEN (status = 'STOP' OR (status = 'STALL' AND commits = 1)) AND commits < intervals
         AND now_ms - last_ms <= CASE WHEN commits = 1 THEN window_seconds ELSE least(window_seconds, 60) END * 1000 THEN 'unknown'
       WHEN status = 'STOP' THEN 'stopped'
       WHEN status = 'STALL' THEN 'stalled'
       WHEN is_late THEN 'late'
       WHEN had_caught_up THEN 'ok'
-      -- Only what looks and commits leave no doubt of: between two looks a busy log's end is not known.
+      -- Only if samples and commits leave no doubt: between two samples the end of a busy log is unknown.
       WHEN lag_of_newest > most_before AND has_unknown_previous = 0 THEN 'falling behind'
       WHEN lag_at_look < lag_before THEN 'catching up'
       ELSE 'ok' END AS found_verdict
   FROM burrow AS b
 ), decided AS (
-  -- Nobody is accused by what may be no message.
+  -- Something that may not be a message makes no group bad.
   SELECT t.*, CASE WHEN is_perhaps_marker AND found_verdict IN ('abandoned', 'dead', 'stopped', 'stalled', 'late', 'falling behind') THEN 'unknown' ELSE found_verdict END AS verdict
   FROM first_verdicts AS t
 ), judged AS (
@@ -140,15 +141,15 @@ moments AS (
          CASE verdict
            WHEN 'unknown' THEN CASE
              WHEN not_known IS NOT NULL THEN not_known
-             WHEN found_verdict <> 'unknown' THEN 'at most 1 message waits, perhaps only the marker of a transaction: nobody has read there'
-             WHEN commits = 0 THEN 'the history has no commit of it'
+             WHEN found_verdict <> 'unknown' THEN 'at most 1 message waits, perhaps only a transaction marker: the job has not read there'
+             WHEN commits = 0 THEN 'the history has no commit of this offset'
              ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
-                         ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few to tell whether it stopped') END
-           WHEN 'blocked' THEN concat(holder, ' blocks what was committed in the last ', CAST((unix_micros(now_at) - unix_micros(blocked_since)) div 1000000 AS STRING),
-                                        ' s; before, it had come to ', CAST(committed_offset AS STRING), open_since)
+                         ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few commits to judge whether it stopped') END
+           WHEN 'blocked' THEN concat(holder, ' blocks the commits of the last ', CAST((unix_micros(now_at) - unix_micros(blocked_since)) div 1000000 AS STRING),
+                                        ' s; before that, the group had committed ', CAST(committed_offset AS STRING), open_since)
            WHEN 'abandoned' THEN concat(CAST(readable_lag AS STRING), CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END,
                                         ', and no member subscribes to the topic any more')
-           WHEN 'waiting' THEN concat('it has come to the last stable offset ', CAST(last_stable_offset AS STRING), ', where ', holder, ' has held the log for ',
+           WHEN 'waiting' THEN concat('it has reached the last stable offset ', CAST(last_stable_offset AS STRING), ', where ', holder, ' has blocked the log for ',
                                       CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s', open_since)
            WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
            WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
@@ -161,12 +162,12 @@ moments AS (
            WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' or more to ', CAST(lag_at_look AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
            ELSE CASE WHEN readable_lag <= allowed_lag
-                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages are gone unread') ELSE '' END,
+                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages were deleted unread') ELSE '' END,
                                    CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
-                     WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has come to the last stable offset, where a transaction is open'
-                     WHEN had_caught_up THEN concat('had caught up within the last ', CAST(window_seconds AS STRING), ' s')
-                     WHEN lag_before IS NULL THEN concat('its lag of ', CAST(window_seconds AS STRING), ' s ago is not known')
-                     WHEN lag_before = current_lag AND most_before = current_lag THEN concat('keeps its distance of ', CAST(current_lag AS STRING))
+                     WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has reached the last stable offset, where a transaction is open'
+                     WHEN had_caught_up THEN concat('caught up within the last ', CAST(window_seconds AS STRING), ' s')
+                     WHEN lag_before IS NULL THEN concat('its lag ', CAST(window_seconds AS STRING), ' s ago is unknown')
+                     WHEN lag_before = current_lag AND most_before = current_lag THEN concat('its lag stays at ', CAST(current_lag AS STRING))
                      ELSE concat('its lag is ', CAST(current_lag AS STRING), ', and was ', CAST(lag_before AS STRING),
                                  CASE WHEN most_before IS NULL THEN ' or more ' WHEN most_before > lag_before THEN concat(' to ', CAST(most_before AS STRING), ' ') ELSE ' ' END,
                                  CAST(window_seconds AS STRING), ' s ago') END
@@ -177,7 +178,7 @@ moments AS (
            WHEN 'ok' THEN NULL
            WHEN 'catching up' THEN NULL
            WHEN 'abandoned' THEN NULL
-           -- No group can come again to where a log that was made anew does not reach.
+           -- No group can return to an offset that a recreated log does not reach.
            ELSE CASE WHEN verdict = 'rewound' AND known_cause IS NULL AND first_ms < unix_micros(recreated_at) div 1000 AND before_rewind > end_offset
                      THEN concat('the topic ', topic, ' was recreated') ELSE known_cause END
          END AS cause,

@@ -81,7 +81,7 @@ WITH assigned AS (
         CASE
           WHEN f.filters IS NULL
           THEN 'never committed'
-          ELSE 'never committed, or left out by the filters'
+          ELSE 'never committed, or skipped by the filters'
         END
       )
       WHEN c.committed_offset < 0
@@ -89,7 +89,7 @@ WITH assigned AS (
       WHEN n.there = 0
       THEN 'no end: the topic was deleted'
       WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at
-      THEN 'no end: the topic was made anew after it was sampled'
+      THEN 'no end: the topic was recreated after the last sample'
       WHEN e.topic IS NULL
       THEN 'no end: not sampled'
       WHEN NOT e.error IS NULL

@@ -1,29 +1,29 @@
--- One row per partition that a group has committed or is assigned: how many messages wait there. Never negative; null with a reason.
--- What is gone from the log does not wait: it is lost. Kafka's own tool has both in one number.
--- Topics count by name, as for Kafka's own tool; a share group's offsets are in another topic (__share_group_state).
+-- One row per partition that a group has committed or is assigned: how many messages wait there. The lag is never negative. If it is
+-- unknown, it is null and reason says why. Messages that retention has deleted do not wait: they count as lost. Kafka's own tool adds both
+-- into one number. Topics are matched by name, as in Kafka's own tool. Offsets of share groups are in another topic (__share_group_state).
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   committed_offset BIGINT: Committed offset; null for none, as one below zero is
---   log_end_offset BIGINT: End of the log for read_uncommitted, as last sampled
---   lag BIGINT: Messages from the committed offset, or from the start of the log if that is later, to the end; no markers of transactions and nothing of aborted ones, where it is known that only such are left
---   lag_read_committed BIGINT: The same to the last stable offset
---   messages_lost BIGINT: Messages that were gone before the group read them
---   retention_used DOUBLE: Share of the log that waits: at 1 the group loses messages
---   is_truncated BOOLEAN: Whether the log begins behind the committed offset
---   is_recreated BOOLEAN: Whether the offset is of an earlier topic of this name, by its id
---   is_beyond_end BOOLEAN: Whether the offset is beyond the end that was sampled a minute after it, or later
---   reason STRING: Why there is no lag
+--   committed_offset BIGINT: Committed offset; null if there is none or it is negative
+--   log_end_offset BIGINT: End offset of the log for read_uncommitted, at the last sample
+--   lag BIGINT: Messages from the committed offset, or the start of the log if that is later, to the end. If only transaction markers and records of aborted transactions are known to be left, they do not count
+--   lag_read_committed BIGINT: The same up to the last stable offset
+--   messages_lost BIGINT: Messages that were deleted from the log before the group read them
+--   retention_used DOUBLE: Share of the log that the group has not read: at 1 the group loses messages
+--   is_truncated BOOLEAN: Whether the log starts after the committed offset
+--   is_recreated BOOLEAN: Whether the offset belongs to an earlier topic of this name, according to the topic id
+--   is_beyond_end BOOLEAN: Whether the offset is beyond the end that was sampled at least a minute after the commit
+--   reason STRING: Why the lag is unknown
 --   commit_timestamp TIMESTAMP: Time of the commit
---   sampled_at TIMESTAMP: Time at which the end was asked for
+--   sampled_at TIMESTAMP: Time at which the end offset was sampled
 --   member_id STRING: Member that is assigned the partition
---   client_id STRING: Its client id
---   client_host STRING: Its host
+--   client_id STRING: Client id of that member
+--   client_host STRING: Host of that member
 --   group_state STRING: State of the group
 --   offsets_partition INT: Offsets partition of the group
---   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   as_of TIMESTAMP: Time up to which the data is complete: the earlier of the last check of the group's offsets partition and the last sample of the end offset
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH assigned AS (
   SELECT a.offsets_partition, a.group_id, coalesce(t.topic, a.topic) AS topic, a.partition, min(a.member_id) AS member_id
   FROM member_assignments AS a LEFT JOIN topics AS t ON t.topic_id = a.topic_id
@@ -48,11 +48,11 @@ WITH assigned AS (
            WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
            WHEN c.group_id IS NULL THEN concat(
              'no offset: ',
-             coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or left out by the filters' END)
+             coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or skipped by the filters' END)
            )
            WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
            WHEN n.there = 0 THEN 'no end: the topic was deleted'
-           WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was made anew after it was sampled'
+           WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was recreated after the last sample'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
            WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
            WHEN e.high_watermark IS NULL THEN 'no end: not sampled'

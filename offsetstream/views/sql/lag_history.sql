@@ -1,14 +1,14 @@
--- One row per group, topic, partition and minute of the last day in which it was committed or sampled anew: the lag when that minute ended. In
--- between nothing changed, but that an offset may have been deleted. A partition without a sample that tells has no row.
+-- One row per group, topic, partition and minute of the last day with a commit or a new sample: the lag at the end of that minute. Between
+-- two rows the lag did not change, except that the offset may have been deleted. A partition without a usable sample has no row.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   minute TIMESTAMP: Begin of the minute
---   committed_offset BIGINT: Committed offset at its end
---   log_end_offset BIGINT: End of the log, as last sampled then
---   lag BIGINT: Messages between them that the log still had; without markers and aborted transactions, as in lag; never negative
---   messages_lost BIGINT: Messages that were gone before the group read them
+--   minute TIMESTAMP: Start of the minute
+--   committed_offset BIGINT: Committed offset at the end of the minute
+--   log_end_offset BIGINT: End offset of the log at the last sample before the end of the minute
+--   lag BIGINT: Messages between the two offsets that the log still had, without transaction markers and aborted transactions, as in lag; never negative
+--   messages_lost BIGINT: Messages that were deleted from the log before the group read them
 --   is_committed BOOLEAN: Whether the group committed in that minute
 WITH
 -- @include minutes

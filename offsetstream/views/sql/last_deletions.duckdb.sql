@@ -94,7 +94,7 @@ WITH empty AS (
     AND b.nth = 1
     AND NOT b.is_tombstone
 ), removed AS (
-  /* The group's own tombstone stands in the same append. */
+  /* The group's own tombstone is in the same append. */
   SELECT
     d.log_id,
     d.offsets_partition,

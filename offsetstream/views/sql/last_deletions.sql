@@ -1,4 +1,4 @@
--- Helper: why a partition that a group is assigned has no committed offset: the last deletion of one, if there was any.
+-- Helper: why an assigned partition has no committed offset: the last deletion of its offset, if there was one.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id

@@ -1,4 +1,4 @@
--- The user's thresholds by group. NaN is above every number: where a column was made as DOUBLE, it would switch an alarm off.
+-- Your thresholds by group. NaN is greater than every number: in a column of type DOUBLE it would switch an alert off.
 limits AS (
   SELECT group_id, max(nullif(allowed_lag, CAST('NaN' AS DOUBLE))) AS allowed_lag,
          max(nullif(minimum_complete, CAST('NaN' AS DOUBLE))) AS minimum_complete, max(nullif(intervals, CAST('NaN' AS DOUBLE))) AS intervals,

@@ -31,7 +31,7 @@ WITH records AS (
     offsets_partition,
     log_id
 ), logs_then AS (
-  /* Of an earlier log than the present one nothing is told (gaps); and the present one may have no record yet. */
+  /* Logs before the present one give no answer (they may have gaps), and the present one may have no record yet. */
   SELECT
     r.offsets_partition,
     MAX(r.log_id) AS log_id
@@ -55,7 +55,7 @@ WITH records AS (
   WHERE
     topic = '__consumer_offsets'
 ), ends_then AS (
-  /* A job at work writes a row every ten minutes. */
+  /* A running job writes a row every ten minutes. */
   SELECT
     offsets_partition,
     last_stable_offset,
@@ -86,7 +86,7 @@ WITH records AS (
   LEFT JOIN ends_then AS e
     ON e.offsets_partition = l.offsets_partition AND e.nth = 1
 ), gaps AS (
-  /* A partition whose history does not reach back so far has no rows but these: one, and one for each of its groups. */
+  /* A partition whose history does not reach back that far has only these rows: one for itself and one for each of its groups. */
   SELECT
     offsets_partition,
     history_complete_from AS unknown_before,

@@ -1,9 +1,9 @@
--- Every member of a group as it was at an instant (:at). Where the history does not reach back so far, rows say so in place of members.
--- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
--- groups, which their coordinator had applied.
+-- Every group member at an instant (:at). Where the history does not reach back that far, rows with unknown_reason replace the members. An
+-- open transaction at that time blocks the records after it in its offsets partition, as it did in the tables. This includes commits of
+-- other groups that the coordinator had already applied.
 --
 --   offsets_partition INT: Offsets partition of the group
---   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   group_id STRING: Group id; null in a row that marks a complete offsets partition as unknown
 --   member_id STRING: Member id
 --   group_instance_id STRING: Instance id of a static member
 --   client_id STRING: Client id
@@ -12,20 +12,20 @@
 --   session_timeout_ms INT: Session timeout in milliseconds (classic protocol)
 --   rebalance_timeout_ms INT: Rebalance timeout in milliseconds
 --   member_epoch INT: Epoch of the member
---   previous_member_epoch INT: Epoch of the member before that
+--   previous_member_epoch INT: Previous epoch of the member
 --   member_state STRING: State of the member
 --   is_classic_protocol BOOLEAN: Whether the member spoke the classic protocol
---   server_assignor STRING: Assignor on the broker that the member asked for
+--   server_assignor STRING: Assignor on the broker that the member requested
 --   subscribed_topic_regex STRING: Regular expression that the member subscribed to
 --   process_id STRING: Process of a streams member
 --   user_endpoint STRING: Endpoint (host:port) of a streams member
 --   topology_epoch INT: Epoch of a streams member's topology
 --   subscribed_topics STRING: Topics that the member subscribed to, separated by commas
---   record_offset BIGINT: Offset of the record that made the member so
+--   record_offset BIGINT: Offset of the record that set this state
 --   record_timestamp TIMESTAMP: Timestamp of that record
---   log_id INT: Log of the partition, as in the history
---   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of members
---   unknown_reason STRING: Why the members of then are unknown; null in rows of members
+--   log_id INT: Log of the offsets partition, as in the history
+--   unknown_before TIMESTAMP: The history lacks records before this time; null in rows of members
+--   unknown_reason STRING: Why the members at that time are unknown; null in rows of members
 WITH
 -- @include cuts
 ,

@@ -1,5 +1,5 @@
--- The minutes since the clock's since_at in which a cell was committed or its partition was sampled, and for each the commit and the end that
--- stood when it ended. The last ones before since_at stand for what was then.
+-- The minutes since clock.since_at in which a cell was committed or its partition was sampled, each with the commit and the end offset that
+-- were current when it ended. The last ones before since_at give the state at the start.
 steps AS (
   SELECT h.offsets_partition, h.group_id, h.topic, h.partition, h.log_id, h.record_offset, h.committed_offset, h.is_tombstone, h.record_timestamp,
          date_trunc('MINUTE', greatest(h.record_timestamp, since_at)) AS minute

@@ -1,29 +1,28 @@
--- Every committed offset as it stood at an instant (:at), for readers of committed records.
--- Where the history does not reach back so far, rows say so in place of offsets.
--- An open transaction at that time blocks what follows it in its offsets partition, as it did in the tables: also commits of other
--- groups, which their coordinator had applied.
+-- Every committed offset at an instant (:at), as a reader of committed records sees it. Where the history does not reach back that far,
+-- rows with unknown_reason replace the offsets. An open transaction at that time blocks the records after it in its offsets partition, as
+-- it did in the tables. This includes commits of other groups that the coordinator had already applied.
 --
 --   offsets_partition INT: Offsets partition of the group
---   group_id STRING: Group id; null in the row that says of a whole offsets partition that it is unknown
+--   group_id STRING: Group id; null in a row that marks a complete offsets partition as unknown
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset
---   leader_epoch INT: Leader epoch that the client sent with it
---   metadata STRING: Text that the client committed with it
+--   leader_epoch INT: Leader epoch that the client sent with the commit
+--   metadata STRING: Metadata text that the client sent with the commit
 --   commit_timestamp TIMESTAMP: Time of the commit
---   commit_timestamp_ms BIGINT: The same in milliseconds since 1970
---   expire_timestamp TIMESTAMP: Time at which it expires, where the client set one
---   expire_timestamp_ms BIGINT: The same in milliseconds since 1970
---   topic_id STRING: Topic id; null for none
+--   commit_timestamp_ms BIGINT: The same, in milliseconds since 1970
+--   expire_timestamp TIMESTAMP: Time at which the offset expires, if the client set one
+--   expire_timestamp_ms BIGINT: The same, in milliseconds since 1970
+--   topic_id STRING: Topic id; null if the commit has none
 --   record_offset BIGINT: Offset of the record in its offsets partition
 --   record_timestamp TIMESTAMP: Timestamp that the broker gave the record
---   log_id INT: Log of the partition, as in the history
---   unknown_before TIMESTAMP: Before this instant the history lacks records; null in rows of offsets
---   unknown_reason STRING: Why the offsets of then are unknown; null in rows of offsets
+--   log_id INT: Log of the offsets partition, as in the history
+--   unknown_before TIMESTAMP: The history lacks records before this time; null in rows of offsets
+--   unknown_reason STRING: Why the offsets at that time are unknown; null in rows of offsets
 WITH
 -- @include cuts
 , newest AS (
-  -- Found first, and then no record is read of the files that have none of these.
+  -- Find these first, so that files without any of them are skipped.
   SELECT c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, max(c.record_offset) AS record_offset
   FROM offset_commits AS c
   JOIN cuts AS k ON k.offsets_partition = c.offsets_partition AND k.log_id = c.log_id

@@ -1,18 +1,18 @@
--- One row per committed offset that no consumer can use as it is, and why.
+-- One row per committed offset that no consumer can use as it is, with the reason.
 --
---   offsets_partition INT: Offsets partition that has the offset
+--   offsets_partition INT: Offsets partition that contains the offset
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
 --   committed_offset BIGINT: Committed offset
 --   commit_timestamp TIMESTAMP: Time of the commit
---   reason STRING: Why it is of no use
---   messages_lost BIGINT: Messages that were gone before the group read them; null where that is not the reason
---   deleted_at TIMESTAMP: When the job first missed a topic of this name
---   topic_id STRING: Topic id of the commit; null for none
---   present_topic_id STRING: Topic id of the topic that has the name now
---   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   reason STRING: Why it cannot be used
+--   messages_lost BIGINT: Messages that were deleted before the group read them; null for other reasons
+--   deleted_at TIMESTAMP: Time at which the job first missed a topic of this name
+--   topic_id STRING: Topic id of the commit; null if it has none
+--   present_topic_id STRING: Id of the topic that has this name now
+--   as_of TIMESTAMP: Time up to which the data is complete: the earlier of the last check of the group's offsets partition and the last sample of the end offset
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH
 -- @include named
 , told AS (
@@ -23,7 +23,7 @@ WITH
            WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
            WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic was deleted'
            WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'the topic is unknown to the cluster'
-           -- What was committed since the job looked may be of a topic, or a partition, that it has not seen yet.
+           -- A later commit than the job's last check may belong to a topic or partition that the job has not seen yet.
            WHEN c.record_timestamp > coalesce(n.last_seen_at, e.sampled_at) AND (
              c.topic_id <> coalesce(n.topic_id, e.topic_id) OR c.partition >= n.partitions) THEN NULL
            WHEN c.topic_id <> coalesce(n.topic_id, e.topic_id) THEN 'the topic was recreated'

@@ -39,7 +39,7 @@ SELECT
   error,
   CASE
     WHEN TRY_CAST(EPOCH_US(now_at) - EPOCH_US(sampled_at) AS DOUBLE) > max_age_seconds * TRY_CAST(1000000 AS DOUBLE)
-    THEN 'its end is not known of the last ' || TRY_CAST((
+    THEN 'its end has been unknown for the last ' || TRY_CAST((
       EPOCH_US(now_at) - EPOCH_US(sampled_at)
     ) // 1000000 AS TEXT) || ' s'
   END AS stale_reason

@@ -36,7 +36,7 @@ WITH told AS (
     ) AS epoch_before
   FROM told AS t
 ), lives AS (
-  /* A group that was deleted and made again counts its epochs from the start, and so does one that got another type while it had no members. */
+  /* Epochs start again when a group was deleted and recreated, or changed its type while it had no members. */
   SELECT
     f.*,
     SUM(
@@ -62,7 +62,7 @@ WITH told AS (
       AND NOT was_removed
       THEN 1
       ELSE 0
-    END AS begins_next /* When the last member with the newer protocol leaves, the record that makes the group a classic one has the epoch of before: the leaving */ /* begins the next rebalance, as any other of a classic group. */
+    END AS begins_next /* When the last member with the newer protocol leaves, the record that makes the group classic has the previous epoch: the departure */ /* starts the next rebalance, as in any classic group. */
   FROM followed AS f
 ), dated AS (
   SELECT
@@ -128,7 +128,7 @@ WITH told AS (
     ROW_NUMBER() OVER (
       PARTITION BY s.offsets_partition, s.group_id, s.epoch, s.first_offset, s.started_at
       ORDER BY s.log_id DESC
-    ) AS nth, /* What was left of a log that was cut is in the next one, too. */
+    ) AS nth, /* Records that were left of a truncated log are in the next log, too. */
     LEAD(s.first_offset) OVER (
       PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life
       ORDER BY s.first_offset NULLS FIRST
@@ -153,7 +153,7 @@ WITH told AS (
   WHERE
     group_type <> type_before
 ), changes AS (
-  /* A static member that comes back gets another member id in the same epoch, without a rebalance. */
+  /* A static member that comes back gets a new member id in the same epoch, without a rebalance. */
   SELECT
     m.log_id,
     m.offsets_partition,
@@ -205,7 +205,7 @@ WITH told AS (
     group_id,
     first_offset
 ), renamed AS (
-  /* Records of a classic group have a topic's name, those of others its id: what a member keeps while the group's type changes did not move. */
+  /* Classic groups record topic names, the others topic ids: a partition that a member keeps while the group changes its type did not move. */
   SELECT
     a.log_id,
     a.offsets_partition,
@@ -341,7 +341,7 @@ WITH told AS (
     group_id,
     first_offset
 )
-/* Of two brokers, or of one whose clock was set back, a later record may have an earlier time: how long it was is not known then. */
+/* With two brokers, or a clock that was set back, a later record may have an earlier time. The duration is then unknown. */
 SELECT
   s.group_id,
   s.group_type,

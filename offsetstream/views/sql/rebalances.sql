@@ -1,31 +1,31 @@
--- One row per generation (classic) or epoch of a group: when, how big it was, who came and went, what moved, and how long nothing was committed.
--- Of a classic group's rebalance the log has the end only (SyncGroup), so commit_pause_ms says more than sync_ms.
--- When the last member that speaks the newer protocol leaves, the group becomes a classic one, and rebalances: its leaving is told in the row of
--- the generation that follows. No duration is negative: what clocks that differ would make so is null.
+-- One row per generation (classic) or epoch of a group: when it started, its size, which members joined and left, which partitions moved,
+-- and how long no offset was committed. Of a classic group's rebalance the log records only the end (SyncGroup), so commit_pause_ms tells
+-- you more than sync_ms. When the last member with the newer protocol leaves, the group becomes classic and rebalances. That member appears
+-- as left in the row of the next generation. No duration is negative: where clocks differ and it would be negative, it is null.
 --
 --   group_id STRING: Group id
---   group_type STRING: Type of the group when it began
+--   group_type STRING: Type of the group when the generation or epoch started
 --   epoch INT: Generation or group epoch
---   started_at TIMESTAMP: Time of its first record
---   state STRING: State at its last record
+--   started_at TIMESTAMP: Time of the first record of the generation or epoch
+--   state STRING: State in the last record of the generation or epoch
 --   protocol STRING: Assignor of a classic group
---   member_count INT: Members at its last record
+--   member_count INT: Number of members in the last record of the generation or epoch
 --   members_joined BIGINT: Members that joined
 --   members_left BIGINT: Members that left
---   static_returns BIGINT: Static members that came back, without a rebalance
---   joined_clients STRING: Client ids, or instance ids, of those that joined
---   left_clients STRING: Those of the members that left
---   partitions_assigned BIGINT: Partitions that members got
---   partitions_revoked BIGINT: Partitions that members lost
---   commit_pause_ms BIGINT: From the last commit before to the first one after, in milliseconds
---   sync_ms BIGINT: From the start of SyncGroup to the record of a classic group
---   settle_ms BIGINT: From the epoch's first record to Stable or Empty; null for classic groups, and if the next epoch came first
---   is_superseded BOOLEAN: Whether the next epoch came before this one was settled
---   epochs_without_record INT: Generations or epochs since the row before that left no record: rebalances that did not end
---   leader_member_id STRING: Member that leads a classic group
+--   static_returns BIGINT: Static members that came back without a rebalance
+--   joined_clients STRING: Client ids, or instance ids, of the members that joined
+--   left_clients STRING: Client ids, or instance ids, of the members that left
+--   partitions_assigned BIGINT: Number of partitions newly assigned to a member
+--   partitions_revoked BIGINT: Number of partitions revoked from a member
+--   commit_pause_ms BIGINT: Milliseconds from the last commit before to the first commit after
+--   sync_ms BIGINT: Milliseconds from the start of SyncGroup to the record of a classic group
+--   settle_ms BIGINT: Milliseconds from the first record of the epoch to Stable or Empty; null for classic groups, and if the next epoch came first
+--   is_superseded BOOLEAN: Whether the next epoch started before this one settled
+--   epochs_without_record INT: Generations or epochs without a record since the previous row: rebalances that did not finish
+--   leader_member_id STRING: Leader of a classic group
 --   log_id INT: Log of the offsets partition
 --   offsets_partition INT: Offsets partition of the group
---   record_offset BIGINT: Its first record
+--   record_offset BIGINT: Offset of the first record
 WITH told AS (
   SELECT h.log_id, h.offsets_partition, h.group_id, h.group_type, h.state, h.protocol, h.leader_member_id, h.member_count, h.is_removed,
          coalesce(h.generation, h.group_epoch, 0) AS epoch, h.record_offset, h.record_timestamp, h.state_timestamp
@@ -37,11 +37,11 @@ WITH told AS (
          lag(epoch) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset) AS epoch_before
   FROM told AS t
 ), lives AS (
-  -- A group that was deleted and made again counts its epochs from the start, and so does one that got another type while it had no members.
+  -- Epochs start again when a group was deleted and recreated, or changed its type while it had no members.
   SELECT f.*, sum(CASE WHEN was_removed OR epoch < epoch_before OR (group_type <> type_before AND members_before = 0) THEN 1 ELSE 0 END) OVER (
            PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS life,
-         -- When the last member with the newer protocol leaves, the record that makes the group a classic one has the epoch of before: the leaving
-         -- begins the next rebalance, as any other of a classic group.
+         -- When the last member with the newer protocol leaves, the record that makes the group classic has the previous epoch: the departure
+         -- starts the next rebalance, as in any classic group.
          CASE WHEN group_type <> type_before AND epoch = epoch_before AND member_count < members_before AND NOT is_removed AND NOT was_removed
            THEN 1 ELSE 0 END AS begins_next
   FROM followed AS f
@@ -64,7 +64,7 @@ WITH told AS (
   GROUP BY log_id, offsets_partition, group_id, life, epoch, first_type
 ), epochs AS (
   SELECT s.*,
-         -- What was left of a log that was cut is in the next one, too.
+         -- Records that were left of a truncated log are in the next log, too.
          row_number() OVER (PARTITION BY s.offsets_partition, s.group_id, s.epoch, s.first_offset, s.started_at ORDER BY s.log_id DESC) AS nth,
          lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset) AS next_first,
          lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id ORDER BY s.first_offset) AS until_offset,
@@ -73,7 +73,7 @@ WITH told AS (
 ), conversions AS (
   SELECT log_id, offsets_partition, group_id, record_offset, begins_next = 1 AS begins_next FROM lives WHERE group_type <> type_before
 ), changes AS (
-  -- A static member that comes back gets another member id in the same epoch, without a rebalance.
+  -- A static member that comes back gets a new member id in the same epoch, without a rebalance.
   SELECT m.log_id, m.offsets_partition, m.group_id, CASE WHEN c.begins_next THEN s.next_first ELSE s.first_offset END AS first_offset,
          m.change, coalesce(m.group_instance_id, m.client_id) AS client,
          m.record_offset > s.first_offset AND m.group_instance_id IS NOT NULL AND NOT coalesce(c.begins_next, false) AS is_static_return
@@ -94,7 +94,7 @@ WITH told AS (
            ORDER BY CASE WHEN change = 'left' AND NOT is_static_return THEN client END) AS left_clients
   FROM changes GROUP BY log_id, offsets_partition, group_id, first_offset
 ), renamed AS (
-  -- Records of a classic group have a topic's name, those of others its id: what a member keeps while the group's type changes did not move.
+  -- Classic groups record topic names, the others topic ids: a partition that a member keeps while the group changes its type did not move.
   SELECT a.log_id, a.offsets_partition, a.group_id, a.record_offset, a.member_id, a.topic, a.partition
   FROM assignment_history AS a
   JOIN conversions AS c
@@ -135,7 +135,7 @@ WITH told AS (
          min(CASE WHEN mark = 2 THEN commit_after END) AS commit_after
   FROM beside WHERE mark > 0 GROUP BY log_id, offsets_partition, group_id, first_offset
 )
--- Of two brokers, or of one whose clock was set back, a later record may have an earlier time: how long it was is not known then.
+-- With two brokers, or a clock that was set back, a later record may have an earlier time. The duration is then unknown.
 SELECT s.group_id, s.group_type, s.epoch, s.started_at, z.state, z.protocol, z.member_count,
        coalesce(m.joined, 0) AS members_joined, coalesce(m.gone, 0) AS members_left, coalesce(m.static_returns, 0) AS static_returns,
        m.joined_clients, m.left_clients, coalesce(v.assigned, 0) AS partitions_assigned, coalesce(v.revoked, 0) AS partitions_revoked,

@@ -1,4 +1,5 @@
--- Commits that the next log of an offsets partition has, too: what was left of the log before when it was cut. They count once, there.
+-- Commits that the next log of an offsets partition repeats: the records that were left of the previous log when it was truncated. They
+-- count once, in the next log.
 repeated AS (
   SELECT DISTINCT h.log_id, h.offsets_partition, h.record_offset
   FROM offset_commits AS h

@@ -1,5 +1,6 @@
--- Of each of the `points` (a cell and a minute), the last minute in which the cell was committed, and in which its end was sampled. A topic
--- that was deleted by then has no end, nor has one whose last sample is too old to tell. A commit of a log that was over by then stands no more.
+-- For each of the `points` (a cell and a minute): the last minute in which the cell was committed, and in which its end was sampled. A
+-- topic that was deleted by that time has no end; nor has one whose last sample is too old. A commit in an earlier log that had ended by
+-- that time no longer counts.
 marked AS (
   SELECT p.offsets_partition, p.group_id, p.topic, p.partition, p.minute,
          max(c.minute) OVER (PARTITION BY p.offsets_partition, p.group_id, p.topic, p.partition ORDER BY p.minute

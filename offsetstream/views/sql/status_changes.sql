@@ -1,18 +1,18 @@
--- One row per change of a group's verdict in the last day, so that an alert is raised once: it is taken when each minute ended that
--- had a commit of the group or a sample of its partitions, with the thresholds of now, of windows of 50 minutes at most. A partition is
--- abandoned where the history has each member of then, and what it subscribed to. It is the worst verdict of the group's partitions: what
--- group_status says of a group itself (unstable; a partition that was never committed) has no history.
+-- One row per change of a group's verdict in the last day, so that you can raise an alert once. The verdict is computed at the end of each
+-- minute with a commit of the group or a sample of its partitions. It uses the present thresholds and windows of at most 50 minutes. A
+-- partition is abandoned only where the history has every member of that time with its subscription. The verdict is the worst one of the
+-- group's partitions. What group_status reports for a group itself (unstable; a partition that was never committed) has no history.
 --
 --   changed_at TIMESTAMP: End of the minute
 --   group_id STRING: Group id
---   level STRING: OK, UNKNOWN, WARN or ERR: how grave the verdict is
---   verdict STRING: The verdict; the view verdicts has all of them with their meaning
---   previous_level STRING: Level before; null for the first
---   previous_verdict STRING: Verdict before; null for the first
---   reason STRING: What decided the verdict, in words
---   topic STRING: Topic of the partition that decided it
---   partition INT: The partition
---   total_lag BIGINT: Sum of the lags
+--   level STRING: Severity of the verdict: OK, UNKNOWN, WARN or ERR
+--   verdict STRING: The verdict; the view verdicts lists all of them with their meaning
+--   previous_level STRING: Level before the change; null for the first row of the group
+--   previous_verdict STRING: Verdict before the change; null for the first row of the group
+--   reason STRING: Reason for the verdict, as text
+--   topic STRING: Topic of the partition that decided the verdict
+--   partition INT: Partition that decided the verdict
+--   total_lag BIGINT: Sum of the lags of the group's partitions, in messages
 WITH
 -- @include minutes
 , group_minutes AS (
@@ -43,7 +43,7 @@ WITH
     ON h.offsets_partition = c.offsets_partition AND h.group_id = c.group_id AND h.log_id = c.log_id AND h.record_offset = c.record_offset
   WHERE c.kind = 1
 ), memberships AS (
-  -- The topics that a member subscribed to after each change and before: ? where they are not known, nothing where it was not there.
+  -- The topics that a member subscribed to after each change and before: ? if unknown, empty if there was no such member.
   SELECT m.*, coalesce(lag(topics) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset), '') AS had_topics
   FROM (
     SELECT log_id, offsets_partition, group_id, member_id, record_offset, record_timestamp,
@@ -74,7 +74,7 @@ WITH
   FROM (SELECT DISTINCT topic, topic_id, partition FROM end_intervals) AS p
 ), limited AS (
   SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
-         -- As of the last look, as group_status judged then.
+         -- As of the last check, as group_status judged at that time.
          least(s.minute + INTERVAL '1' MINUTE, s.held_until) AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
          CASE WHEN s.committed_offset >= s.readable_end THEN least(s.high_watermark, s.committed_offset)
               WHEN s.committed_offset >= 0 THEN coalesce(s.readable_end, s.high_watermark) END AS end_offset,
@@ -110,7 +110,7 @@ WITH
          coalesce(end_offset > committed_offset + allowed_lag, false) AS is_waiting
   FROM limited AS l
 ), stories AS (
-  -- A cell's records of one log, under one number.
+  -- Records of one cell in one log share a number.
   SELECT log_id, offsets_partition, group_id, topic, partition, row_number() OVER (ORDER BY log_id, offsets_partition, group_id, topic, partition) AS story
   FROM (SELECT DISTINCT log_id, offsets_partition, group_id, topic, partition FROM offset_commits) AS d
 ), numbered AS (
@@ -130,7 +130,7 @@ WITH
     ON t.log_id = c.log_id AND t.offsets_partition = c.offsets_partition AND t.group_id = c.group_id AND t.topic = c.topic AND t.partition = c.partition
   JOIN numbered AS n ON n.story = t.story AND n.record_offset = c.record_offset
 ), sought AS (
-  -- The ring lies in two blocks of 64 commits, what else stood in the window in two hours.
+  -- The ring fits into two blocks of 64 commits, the rest of the window into two hours.
   SELECT l.*, k.by_hour, CASE k.by_hour WHEN 1 THEN unix_micros(now_at) div 3600000000 ELSE last_seq div 64 END - k.back AS bucket
   FROM latest AS l CROSS JOIN (SELECT 0 AS by_hour, 0 AS back UNION ALL SELECT 0, 1 UNION ALL SELECT 1, 0 UNION ALL SELECT 1, 1) AS k
 ), shelved AS (

@@ -1,6 +1,6 @@
 -- Reads: clock, committed_offsets, end_intervals, freshness, partition_ends
 WITH kept AS (
-  /* What was cut off is no more: a sample counts where no later one is lower. */
+  /* Truncated records are gone: a sample counts only if no later one is lower. */
   SELECT
     i.topic,
     i.partition,
@@ -64,7 +64,7 @@ WITH kept AS (
   WHERE
     c.in_coordinator_partition
 ), ordered AS (
-  /* Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in. */
+  /* Sort both by offset: an offset lies in the last rise that starts at it or before it. */
   SELECT
     topic,
     partition,

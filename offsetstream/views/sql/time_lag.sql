@@ -1,18 +1,18 @@
--- One row per committed offset: how long ago the message at it was written, by interpolation between the samples of the log's
--- end. Where the samples do not reach back so far, or are too far apart, it says "at least"; nothing is extrapolated.
+-- One row per committed offset: how long ago the message at it was written, interpolated between samples of the log's end offset. Where the
+-- samples do not reach back that far, or are too far apart, method is "at least". Nothing is extrapolated.
 --
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   committed_offset BIGINT: Committed offset; null for none, as one below zero is
---   log_end_offset BIGINT: End of the log, as last sampled
---   time_lag_seconds DOUBLE: Age of the next message to read; 0 where there is none, null where nothing tells
---   method STRING: caught up, interpolated, at least (older than a sample that had it), topic recreated, no offset or no sample that tells
---   sampled_at TIMESTAMP: Time at which the end was asked for
---   as_of TIMESTAMP: As of when this is known: the earlier of the look at the group's offsets partition and that at the end
---   is_stale BOOLEAN: Whether that is too long ago to say anything of now
+--   committed_offset BIGINT: Committed offset; null if there is none or it is negative
+--   log_end_offset BIGINT: End offset of the log at the last sample
+--   time_lag_seconds DOUBLE: Age of the next message to read, in seconds; 0 if none waits, null if it is unknown
+--   method STRING: caught up, interpolated, at least (older than a sample that already had it), topic recreated, no offset or no sample that tells
+--   sampled_at TIMESTAMP: Time at which the end offset was sampled
+--   as_of TIMESTAMP: Time up to which the data is complete: the earlier of the last check of the group's offsets partition and the last sample of the end offset
+--   is_stale BOOLEAN: Whether as_of is too old to describe the present
 WITH kept AS (
-  -- What was cut off is no more: a sample counts where no later one is lower.
+  -- Truncated records are gone: a sample counts only if no later one is lower.
   SELECT i.topic, i.partition, i.sampled_at, i.held_until, i.known_until, i.high_watermark
   FROM end_intervals AS i
   JOIN partition_ends AS e ON e.topic = i.topic AND e.topic_id IS NOT DISTINCT FROM i.topic_id AND e.partition = i.partition
@@ -37,7 +37,7 @@ WITH kept AS (
   LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
   WHERE c.in_coordinator_partition
 ), ordered AS (
-  -- Both in one order of offsets: the last rise that begins at an offset or before is the one that it lies in.
+  -- Sort both by offset: an offset lies in the last rise that starts at it or before it.
   SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale, CAST(NULL AS TIMESTAMP) AS rise_at
   FROM committed WHERE next_to_read < coalesce(readable_end, high_watermark) AND NOT is_other_topic
   UNION ALL

@@ -55,7 +55,7 @@ WITH wanted AS (
     AND b.nth = 1
     AND NOT b.is_tombstone
 ), removed AS (
-  /* The group's own tombstone stands in the same append. */
+  /* The group's own tombstone is in the same append. */
   SELECT
     d.log_id,
     d.offsets_partition,
@@ -226,7 +226,7 @@ WITH wanted AS (
     group_type
   FROM due
 ), once AS (
-  /* What was left of a log that was cut is in the next one, too. */
+  /* Records that were left of a truncated log are in the next log, too. */
   SELECT
     d.*,
     ROW_NUMBER() OVER (

@@ -18,7 +18,7 @@ WITH recent AS (
     h.offsets_partition,
     h.group_id
 ), left_often AS (
-  /* Clients of one host may have one id: each of those that were there at first may be restarted once, and leave for good. */
+  /* Clients of one host may share an id. Each client present at the start may restart once and then leave for good. */
   SELECT
     m.offsets_partition,
     m.group_id,

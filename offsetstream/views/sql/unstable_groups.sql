@@ -1,12 +1,12 @@
--- Helper: groups that rebalanced six times and more in the last five minutes, with a client that came and went again and again. Where each
--- client leaves and comes back once, as in a rolling restart, the group is none of them.
+-- Helper: groups with six or more rebalances in the last five minutes and a client that left and came back repeatedly. A group where each
+-- client leaves and comes back once, as in a rolling restart, is not included.
 --
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id
---   rebalances BIGINT: Its rebalances in the last five minutes
+--   rebalances BIGINT: Number of rebalances in the last five minutes
 --   client_id STRING: Client id of the client that left most often
---   client_host STRING: Its host
---   leaves BIGINT: How often it left
+--   client_host STRING: Host of that client
+--   leaves BIGINT: Number of times that it left
 WITH recent AS (
   SELECT h.offsets_partition, h.group_id, count(DISTINCT coalesce(h.generation, h.group_epoch)) AS rebalances
   FROM group_history AS h
@@ -16,7 +16,7 @@ WITH recent AS (
   WHERE NOT h.is_removed AND h.record_timestamp > least(now_at, f.as_of) - INTERVAL '5' MINUTE AND NOT f.is_stale
   GROUP BY h.offsets_partition, h.group_id
 ), left_often AS (
-  -- Clients of one host may have one id: each of those that were there at first may be restarted once, and leave for good.
+  -- Clients of one host may share an id. Each client present at the start may restart once and then leave for good.
   SELECT m.offsets_partition, m.group_id, m.client_id, m.client_host, count(CASE WHEN m.change = 'left' THEN 1 END) AS leaves,
          count(CASE WHEN m.change = 'joined' THEN 1 END) AS joins
   FROM member_history AS m

@@ -6,14 +6,14 @@ SELECT
   metric_value,
   meaning
 FROM (VALUES
-  ('ok', 'OK', 0, 0, 'Nothing waits, or the group keeps up with what is written'),
+  ('ok', 'OK', 0, 0, 'No message waits, or the group keeps up with the producers'),
   ('catching up', 'OK', 1, 0, 'The lag falls'),
   (
     'unknown',
     'UNKNOWN',
     2,
     1,
-    'The tables cannot tell: the reason says what they lack'
+    'The tables lack the data to judge; the reason names what is missing'
   ),
   (
     'abandoned',
@@ -27,62 +27,68 @@ FROM (VALUES
     'WARN',
     4,
     2,
-    'All is read but what lies behind a transaction that is open for a minute or longer'
+    'The group has read everything up to a transaction that has been open for at least a minute'
   ),
   (
     'blocked',
     'WARN',
     5,
     2,
-    'An open transaction has blocked the offsets partition for a minute: what the group did since is unreadable'
+    'An open transaction has blocked the offsets partition for at least a minute, so newer commits cannot be read yet'
   ),
   (
     'unstable',
     'WARN',
     6,
     2,
-    'Six rebalances and more in five minutes, with a client that comes and goes'
+    'Six or more rebalances in five minutes, with a client that repeatedly leaves and rejoins'
   ),
   (
     'beyond the end',
     'WARN',
     7,
     2,
-    'The committed offset is beyond the end of the log: the client will start anew'
+    'The committed offset is beyond the end of the log, so the client will reset its position'
   ),
   (
     'falling behind',
     'WARN',
     8,
     2,
-    'The lag rose in window_seconds, and the group was never caught up in between'
+    'The lag rose within window_seconds, and the group did not catch up in between'
   ),
-  ('late', 'WARN', 9, 2, 'Messages wait for longer than max_time_lag_seconds'),
+  (
+    'late',
+    'WARN',
+    9,
+    2,
+    'Messages have waited for longer than max_time_lag_seconds'
+  ),
   (
     'stalled',
     'ERR',
     10,
     3,
-    'The group commits, but always the same offset, and messages wait'
+    'The group keeps committing the same offset while messages wait'
   ),
   (
     'stopped',
     'ERR',
     11,
     3,
-    'Messages wait, and the last commit is older than all the last commits took together'
+    'Messages wait, and the time since the last commit is longer than the whole window of recent commits'
   ),
   (
     'rewound',
     'ERR',
     12,
     3,
-    'The group committed a lower offset, and has not come back to where it was'
+    'The group committed a lower offset and has not reached its previous offset again'
   ),
   (
     'dead',
     'ERR',
     13,
     3,
-    'Messages wait, and a group without members committed nothing for window_seconds'
+    'Messages wait, the group has no members, and it has not committed for window_seconds'
   )) AS v(verdict, level, rank, metric_value, meaning)

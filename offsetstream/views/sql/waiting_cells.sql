@@ -1,15 +1,15 @@
--- Helper: the cells (committed offsets) behind which messages wait, by the newest look at the logs.
+-- Helper: the cells (committed offsets) with waiting messages, according to the newest sample of the logs.
 --
---   cell BIGINT: The cell, named by its newest record
+--   cell BIGINT: The cell, identified by its newest record
 --   log_id INT: Log of the offsets partition
 --   offsets_partition INT: Offsets partition of the group
 --   group_id STRING: Group id
 --   topic STRING: Topic
 --   partition INT: Partition of the topic
---   topic_id STRING: Id of the topic that is there now; null where it is not known
---   next_to_read BIGINT: First offset that waits and is in the log
---   sampled_at TIMESTAMP: Time of the look
---   as_of TIMESTAMP: As of when this is known
+--   topic_id STRING: Id of the present topic; null if unknown
+--   next_to_read BIGINT: First waiting offset that the log still has
+--   sampled_at TIMESTAMP: Time of the sample
+--   as_of TIMESTAMP: Time up to which the data is complete
 SELECT c.offsets_partition * 281474976710656 + c.record_offset AS cell, c.log_id, c.offsets_partition, c.group_id, c.topic, c.partition, e.topic_id,
        greatest(c.committed_offset, e.log_start_offset) AS next_to_read, e.sampled_at, least(now_at, e.sampled_at, coalesce(f.as_of, now_at)) AS as_of
 FROM committed_offsets AS c CROSS JOIN clock

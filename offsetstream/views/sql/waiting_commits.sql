@@ -1,6 +1,6 @@
--- Helper: the commits of the waiting cells, since what was deleted of them.
+-- Helper: the commits of the waiting cells after their last deletion.
 --
---   cell BIGINT: The cell, named by its newest record
+--   cell BIGINT: The cell, identified by its newest record
 --   record_offset BIGINT: Offset of the commit's record
 --   record_timestamp TIMESTAMP: Time of the record
 --   committed_offset BIGINT: Committed offset

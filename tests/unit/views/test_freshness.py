@@ -127,7 +127,7 @@ def test_what_a_transaction_holds_back_is_told_and_nobody_is_accused(tmp_path: P
     since = instant(NOW_MS - 179 * SECOND)
     (row,) = judged(tmp_path, NOW_MS, LOOKS, silent, last_stable_offset_since=since).values()
     assert (row["verdict"], row["level"], row["is_stale"], row["as_of"]) == ("blocked", "WARN", False, since)
-    assert row["verdict_reason"].startswith("an open transaction blocks what was committed in the last 179 s")
+    assert row["verdict_reason"].startswith("an open transaction blocks the commits of the last 179 s")
     brief = instant(NOW_MS - 5 * SECOND)  # as transactions are
     (row,) = judged(tmp_path, NOW_MS, LOOKS, last_stable_offset_since=brief).values()
     assert row["verdict"] not in ("blocked", "unknown")
@@ -148,6 +148,6 @@ def test_one_topic_that_is_not_sampled_any_more_makes_its_partition_unknown(tmp_
             each["sampled_at"] = instant(NOW_MS - 10 * MINUTE)
     reader = reader_of(write_tables(tmp_path, rows), instant(NOW_MS))
     parts = {row["partition"]: row for row in reader.rows("group_status_partitions")}
-    assert (parts[1]["verdict"], parts[1]["verdict_reason"]) == ("unknown", "its end is not known of the last 600 s")
+    assert (parts[1]["verdict"], parts[1]["verdict_reason"]) == ("unknown", "its end has been unknown for the last 600 s")
     assert (parts[0]["is_stale"], parts[1]["is_stale"]) == (False, True)
     assert parts[0]["verdict"] != "unknown"

@@ -79,4 +79,4 @@ def test_a_marker_is_no_message(reader: ViewReader, cell: str) -> None:
 
 def test_where_nobody_has_read_the_reason_says_so(reader: ViewReader) -> None:
     told = found(reader, "group_status_partitions")["one of what"]["verdict_reason"]
-    assert told == "at most 1 message waits, perhaps only the marker of a transaction: nobody has read there"
+    assert told == "at most 1 message waits, perhaps only a transaction marker: the job has not read there"

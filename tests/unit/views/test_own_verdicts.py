@@ -95,7 +95,7 @@ def test_a_partition_that_is_owned_and_was_never_committed_is_not_well(tmp_path:
         member_assignments=owned,
     )
     assert (row["verdict"], row["level"]) == ("unknown", "UNKNOWN")
-    assert row["verdict_reason"] == "it has committed nothing of 1 partition that it owns, where 500 messages are"
+    assert row["verdict_reason"] == "it has never committed 1 partition that it owns, which contain 500 messages"
 
 
 def deleted(**topic: Any) -> Iterator[tuple[str, list[Row]]]:
@@ -141,7 +141,7 @@ def test_who_owns_partitions_may_not_have_committed_yet(tmp_path: Path) -> None:
     )
     assert (row["verdict"], row["verdict_reason"]) == (
         "unknown",
-        "it owns 2 partitions, and has not committed yet; 40 messages are there",
+        "it owns 2 partitions, and has not committed yet; 40 messages are in the log",
     )
     assert status(tmp_path, {})["verdict_reason"] == "no committed offset"
 

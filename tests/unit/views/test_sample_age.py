@@ -174,7 +174,7 @@ def test_no_lag_of_before_is_that_of_a_sample_of_an_hour_ago(tmp_path: Path) -> 
     commits = [(at, 40 + at // 100) for at in range(20, HOUR + 100, 60)]
     row = only(now_of(tmp_path, tables_of(DEAD, commits), HOUR + 105), "group_status_partitions")
     assert row["lag_before"] is None
-    assert (row["verdict"], row["verdict_reason"]) == ("ok", "its lag of 300 s ago is not known")
+    assert (row["verdict"], row["verdict_reason"]) == ("ok", "its lag 300 s ago is unknown")
 
 
 def test_late_is_only_what_was_surely_written_by_then(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_an_offset_of_a_topic_that_the_job_has_not_seen_yet_is_none_of_a_topic_t
     assert reader.rows("orphan_offsets") == []
     row, waits = only(reader, "lag"), only(reader, "time_lag")
     assert (row["is_recreated"], row["lag"]) == (False, None)
-    assert row["reason"] == "no end: the topic was made anew after it was sampled"
+    assert row["reason"] == "no end: the topic was recreated after the last sample"
     assert (waits["method"], waits["time_lag_seconds"]) == ("no sample", None)
 
 
