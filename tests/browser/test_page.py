@@ -127,7 +127,7 @@ def test_tables_are_tables_to_a_screen_reader(visit: Open, pages: dict[str, Path
         assert roles.count(role) == shown.page.locator(name).count(), role
     charts = [node["name"]["value"] for node in nodes if not node["ignored"] and node["role"]["value"] == "image"]
     assert len(charts) == shown.page.locator(".chart").count()
-    assert all(name.endswith("as a chart; the table below has the same") for name in charts)
+    assert all(name.endswith("as a chart; the table below has the same data") for name in charts)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

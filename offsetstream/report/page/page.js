@@ -37,7 +37,7 @@ async function draw(place) {
     place.dataset.drawn = "yes";
   } catch (error) {
     place.dataset.drawn = "failed";
-    place.textContent = "This chart could not be drawn; the table below has the same.";
+    place.textContent = "Cannot draw this chart. The table below has the same data.";
     console.error(error);
   }
 }

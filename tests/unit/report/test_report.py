@@ -131,8 +131,8 @@ def test_empty_tables_say_so(tmp_path: Path) -> None:
 
 def test_a_period_without_data_says_so(world: Path) -> None:
     text = page_of(world, "--since", "2026-01-06", "--until", "2026-01-07").text
-    assert "No group rebalanced in this time" in text
-    assert "No group committed an offset in this time" in text
+    assert "No group rebalanced in this period" in text
+    assert "No group committed an offset in this period" in text
 
 
 def test_that_nobody_moved_offsets_is_said_of_times_that_the_history_has(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_that_nobody_moved_offsets_is_said_of_times_that_the_history_has(tmp_pat
     append_rows(tables, "offsets_partitions", [book])
     since = f"{hour - timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
     text = page_of(tables, "--since", since).text
-    assert f"Nobody since {hour:%Y-%m-%d %H:%M:%S}; what was before, the history does not have whole" in text
+    assert f"Nobody since {hour:%Y-%m-%d %H:%M:%S}. The history is incomplete before that time" in text
 
 
 def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path) -> None:
@@ -153,11 +153,11 @@ def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path
     append_rows(tables, "groups", [group("alone", "Classic", "Empty", 0)])
     append_rows(tables, "committed_offsets", [commit("alone", "orders", 0, 5)])
     text = page_of(tables, "--group", "alone").text
-    assert "No member was assigned a partition in this time" in text
-    assert "No group rebalanced in this time" in text
+    assert "No member was assigned a partition in this period" in text
+    assert "No group rebalanced in this period" in text
     assert "no decoded history" not in text
-    assert "Nobody: there was no commit in this time" in text
-    assert "no records of this group in this time" in text
+    assert "Nobody: there were no commits in this period" in text
+    assert "no records of this group in this period" in text
 
 
 @pytest.mark.parametrize("brokers", [8, 9])
