@@ -104,7 +104,7 @@ def write_file(place: str, data: bytes) -> None:
 
         folder, _, name = place.rpartition("/")
         try:
-            # Arrow buffers small chunks as bytes, and delta-rs accepts only bytes; Arrow does not copy larger chunks.
+            # delta-rs accepts only bytes. Arrow turns chunks that fit its buffer into bytes, but not larger ones.
             with file_system(folder).open_output_stream(name, buffer_size=2 * _CHUNK) as stream:
                 shutil.copyfileobj(BytesIO(data), stream, _CHUNK)
         except Exception as error:  # each store has its own errors
