@@ -1,1 +1,1 @@
-"""The tables compared with what the live cluster answers."""
+"""Compare the tables with the live cluster, the records, the ledger and the topic."""

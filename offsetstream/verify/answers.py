@@ -1,4 +1,4 @@
-"""What a cluster answers about its groups, in the columns of our tables; what it does not tell is None."""
+"""A cluster's answers about its groups, in the columns of the tables. Values that it does not return are None."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Filtered:
-    """What the tables leave out by their filters, and the answers no longer have.
+    """What the filters of the tables exclude, and what was therefore removed from the answers.
 
-    `groups`, the number of offsets of other groups, and which of these groups have no other offsets (`bare`).
+    `groups` are the filtered groups, `offsets` counts filtered offsets of the other groups, and `bare` are those of the
+    other groups that have no offset left.
     """
 
     groups: set[str] = field(default_factory=set)
@@ -24,11 +25,10 @@ class Filtered:
 class Answers:
     """Rows as of `groups`, `group_members`, `member_assignments` and `committed_offsets`.
 
-    `unseen_types` are the group types that the client which asked cannot see; one that `cuts_group_ids` cannot see
-    an empty id, nor tell ids apart that are alike up to a NUL. `gone` are groups that were listed, and were not there
-    any more when they were asked for: of them there are no rows, nor of `unreadable` ones, which have the error of the
-    client. A member's row has `tells_target`:
-    whether its target assignment is among the assignments.
+    `unseen_types` are the group types that the client cannot see. A client that `cuts_group_ids` cannot see an empty
+    id, and cannot tell ids apart that are equal up to a NUL. `gone` are groups that were listed and then disappeared;
+    `unreadable` are groups that the client failed to read, with its error. Neither has rows. `tells_target` in a
+    member's row: whether the assignments include its target assignment.
     """
 
     groups: list[Row] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Compares the rows of the tables with a cluster's answers, column by column."""
+"""Compare the rows of the tables with a cluster's answers, column by column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = {
     "member_assignments": ("group_id", "member_id", "kind", "subtopology_id", "topic", "partition"),
     "committed_offsets": ("group_id", "topic", "partition"),
 }
-# What an Admin client is told of a row; a value that it is not told (None) is compared only where it always is.
+# Columns that an Admin client gets. A None from it is compared only for columns that it always gets.
 COLUMNS = {
     "groups": (
         "group_type", "state", "is_simple", "protocol_type", "protocol", "group_epoch", "assignment_epoch",
@@ -32,7 +32,7 @@ _CURRENT = ("assigned", "active", "standby", "warmup")
 
 
 def differences(tables: TableRows, answers: Answers) -> list[Difference]:
-    """Return every difference, by table and key, but for groups that went while they were asked for."""
+    """Return every difference, by table and key, except for groups that disappeared during the query."""
     listed = {row["group_id"]: row["group_type"] for row in answers.groups}
     of_answers = {
         "groups": answers.groups,
@@ -43,8 +43,8 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
     asked: dict[str, list[Row]] = {table: list(rows) for table, rows in tables.rows.items()}
     asked["groups"] = [_as_told(row, tables, listed) for row in tables.rows["groups"]]
     asked["member_assignments"] = list(_told_assignments(tables.rows["member_assignments"], answers, listed))
-    # Offsets without a group are in the log, but no coordinator answers for them (reference 5.5); of one below zero
-    # clients make none.
+    # The log may have offsets without a group, but no coordinator returns them (reference 5.5). Clients drop negative
+    # offsets.
     offsets = (row for row in tables.rows["committed_offsets"] if row["group_id"] in listed)
     asked["committed_offsets"] = [row for row in offsets if row["committed_offset"] >= 0]
     unseen = groups_not_compared(tables, answers) | answers.gone
@@ -53,7 +53,7 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
 
 
 def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
-    """Return the groups of the tables that the client which asked cannot see, cannot read, or takes for one another."""
+    """Return the groups of the tables that the client cannot see, cannot read, or cannot tell apart."""
     unseen = set(answers.unreadable)
     unseen |= {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.unseen_types}
     if answers.cuts_group_ids:
@@ -64,7 +64,7 @@ def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
 
 
 def _as_told(row: Row, tables: TableRows, listed: Mapping[str, str]) -> Row:
-    """Return the group's row with its coordinator; newer types are listed under a protocol type of the same name."""
+    """Return the group's row with its coordinator. Newer group types have a protocol type of the same name."""
     partition = tables.placement.of(row["group_id"])
     coordinator = tables.partitions[partition]["coordinator_id"] if partition is not None else None
     group_type = listed.get(row["group_id"], row["group_type"])
@@ -73,9 +73,9 @@ def _as_told(row: Row, tables: TableRows, listed: Mapping[str, str]) -> Row:
 
 
 def _told_assignments(rows: Iterable[Row], answers: Answers, listed: Mapping[str, str]) -> Iterator[Row]:
-    """Yield the assignments of the kinds that the cluster tells, of the members that it has.
+    """Yield the assignments whose kind the cluster reports, for the members that it returned.
 
-    A streams group's assignments are of tasks; the partitions that a member is to give up are told by none.
+    Assignments of a streams group are tasks. No cluster reports partitions that wait for revocation.
     """
     with_target = {(row["group_id"], row["member_id"]) for row in answers.members if row.get("tells_target")}
     for row in rows:

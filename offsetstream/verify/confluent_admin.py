@@ -1,7 +1,7 @@
-"""The cluster's answers by confluent-kafka, where Kafka's own Admin client is not there.
+"""A cluster's answers through confluent-kafka, for installations without Kafka's own Admin client.
 
-It sees no share and streams groups, and C strings for group ids: an empty one it refuses, and one with a NUL it cuts
-there. The metadata of offsets is not taken from it: version 2.16.1 was seen to give bytes that no client had written.
+It does not see share and streams groups. It treats group ids as C strings: it refuses an empty id and truncates an id
+at a NUL. The metadata of offsets is not read: version 2.16.1 returned bytes that no client had written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offsetstream.verify.answers import Answers, Row
 UNSEEN_TYPES = ("Share", "Streams")
 _TIMEOUT = 30.0  # seconds
 _TYPES = {"CLASSIC": "Classic", "CONSUMER": "Consumer"}
-# The others, which librdkafka does not know, it calls unknown.
+# librdkafka reports all other states as unknown.
 _STATES = {
     "EMPTY": "Empty",
     "STABLE": "Stable",
@@ -31,7 +31,7 @@ _STATES = {
 
 
 class ConfluentAdmin:
-    """confluent-kafka's Admin client, asked about classic and consumer groups."""
+    """confluent-kafka's Admin client for classic and consumer groups."""
 
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str]) -> None:
         self._server = bootstrap_server
@@ -40,30 +40,30 @@ class ConfluentAdmin:
         )
 
     def answers(self) -> Answers:
-        """Return what the cluster tells, without groups that go meanwhile; ClusterError where it does not."""
+        """Return the cluster's answers, without groups that disappear meanwhile. Raises ClusterError."""
         found = Answers(unseen_types=UNSEEN_TYPES, cuts_group_ids=True)
         try:
             ids = self.list_ids()
-            # First, for librdkafka ends the process where a coordinator is away when it is asked for offsets.
+            # Describe first: librdkafka aborts the process if a coordinator is away when offsets are requested.
             described = self._admin.describe_consumer_groups(ids, request_timeout=_TIMEOUT) if ids else {}
             for group_id, answer in described.items():
                 group = _unless_gone(answer)
-                if group is None or group.state.name == "DEAD":  # as older brokers say it
+                if group is None or group.state.name == "DEAD":  # older brokers report a missing group like this
                     found.gone.add(group_id)
                 else:
                     _add(found, group)
                     found.offsets += self._offsets(group_id)
         except KafkaException as error:
-            raise ClusterError(f"{self._server} does not tell its groups: {error.args[0].str()}") from error
+            raise ClusterError(f"cannot read the groups of {self._server}: {error.args[0].str()}") from error
         return found
 
     def list_ids(self) -> list[str]:
-        """Return the ids of the groups that can be asked for, sorted."""
+        """Return the sorted ids of the groups that can be queried."""
         listed = self._admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
         if listed.errors:
             raise listed.errors[0]
         named = {group.group_id for group in listed.valid if group.type.name in _TYPES}
-        # Before 3.8 brokers name no group type, and have classic groups only.
+        # Brokers before 3.8 report no group type and have classic groups only.
         return sorted((named or {group.group_id for group in listed.valid}) - {""})
 
     def _offsets(self, group_id: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The decoded history compared with the state tables: the last change of a group, member or assignment is its row."""
+"""Compare the decoded history with the state tables: the last change of each cell must be its row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from offsetstream.verify.difference import Difference, row_differences, value_di
 
 STATE = "state tables"
 _OF = {GROUP_HISTORY: GROUPS, MEMBER_HISTORY: "group_members", ASSIGNMENT_HISTORY: ASSIGNMENTS}
-# Of the step or of its one record; what tells the row's place; the name that an id may have got meanwhile.
+# These depend on the step or its record, give the row's place, or name a topic id that was renamed meanwhile.
 _UNCOMPARED = {"record_offset", "record_timestamp", "log_id", "in_coordinator_partition"}
 _LAST = (
     "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY record_offset DESC) AS nth "
@@ -30,14 +30,14 @@ _LAST = (
 
 
 def decoded_differences(tables: Store) -> list[Difference]:
-    """Return where the decoded history ends otherwise than the state tables are.
+    """Return where the end of the decoded history differs from the state tables.
 
-    Of logs that are not decoded from their start (`maintain --fill-history`) only what the history has is compared.
+    In a log that is not decoded from its start (`maintain --fill-history`), only rows of the history are compared.
     """
     if tables.opened(DECODED_LOGS) is None:  # tables of an older version
         return []
     found = set(_differences(tables))
-    # A job may be at it, which writes one after the other.
+    # A running job writes the tables one after the other: keep only lasting differences.
     return [each for each in _differences(tables) if each in found] if found else []
 
 
@@ -46,7 +46,7 @@ def _differences(tables: Store) -> Iterator[Difference]:
         (row["offsets_partition"], row["log_id"]): row["decoded_from_offset"]
         for row in read_rows(tables.open(DECODED_LOGS))
     }
-    # A step that a batch ended within is in the state, and not decoded yet.
+    # If a batch ended within a step, the state has the step, but it is not decoded yet.
     logs = {
         row["offsets_partition"]: row["log_id"]
         for row in read_rows(tables.open(OFFSETS_PARTITIONS))
@@ -68,7 +68,7 @@ def _of_table(tables: Store, history: str, state: str, logs: dict[int, int], who
         gone=load_schema(history).gone,
     )
     ours = map(_unnamed, tables.open(history).query(query).read_all().to_pylist())
-    # A row of no record is that of a group that has offsets only.
+    # A row without a record belongs to a group that has only offsets.
     stored = tables.open(state).rows(f"({where}) AND record_offset IS NOT NULL", columns)
     theirs = (_unnamed(row) for part in stored for row in part.to_pylist())
     alone, pairs = row_differences(history, schema.key, ours, theirs, STATE)
@@ -77,5 +77,5 @@ def _of_table(tables: Store, history: str, state: str, logs: dict[int, int], who
 
 
 def _unnamed(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without the name of a topic that has an id: the history has the one known then."""
+    """Return a row without the topic name if it has an id: the history keeps the name of that time."""
     return row if row.get("topic_id") is None else row | {"topic": None}

@@ -1,8 +1,8 @@
-"""The decoded history compared with a derivation from the records: each step decoded once more, row by row.
+"""Compare the decoded history with the records: decode each step again and compare row by row.
 
-`decoded.py` compares where the history ends with the state; this, all that is between. What is compared of each log:
-from where it is decoded (`decoded_logs`), and retention has thinned nothing any more, up to where it is decoded; of a
-log that is over, up to the last change that the tables have of it.
+`decoded.py` compares the end of the history with the state; this module compares everything before. In each log the
+comparison starts where decoding starts (`decoded_logs`) or where retention has deleted nothing, whichever is later. It
+ends where decoding ends; in a log that is over, at the last change that the tables have.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from offsetstream.verify.difference import RECORDS as OF_RECORDS
 from offsetstream.verify.difference import Difference, row_differences, value_differences
 from offsetstream.verify.portions import compared_spans, portions
 
-_NAMED = 20  # differences of each table, of what is compared together
-_LOOKED_AT = 1000  # rows that differ, of the same
+_NAMED = 20  # greatest number of differences reported per table and portion
+_LOOKED_AT = 1000  # differing rows examined per table and portion
 _LOG = ("offsets_partition", "log_id")
 _GROUP = (*_LOG, "group_id")
 _PLACE = (*_GROUP, "record_offset")
-_NOBODY = BatchId(0, -1)  # whose batch id is that of every load
+_NOBODY = BatchId(0, -1)  # its batch id marks every load
 _Tables = dict[str, pa.Table]
 
 
 @dataclass
 class Derivation:
-    """What a comparison came to: the differences, and the groups of which a load took the record of what happened."""
+    """The result of a comparison: the differences, and the number of groups that are only partly compared."""
 
     records: int = 0
     differences: list[Difference] = field(default_factory=list)
     not_compared: int = 0
 
     def __str__(self) -> str:
-        told = f"{self.records:,} group records decoded once more and compared with the decoded history"
+        told = f"{self.records:,} group records decoded again and compared with the decoded history"
         if self.not_compared:
-            told += f"; {self.not_compared:,} groups up to a load only, for which compaction had taken records of them"
+            told += f"; {self.not_compared:,} groups compared only up to a load: compaction had removed records"
         return told
 
 
 def compare_derivation(tables: Store) -> Derivation:
-    """Decode the group records once more, some groups at a time, and return how the decoded tables differ."""
+    """Decode the group records again, some groups at a time, and return the differences to the decoded tables."""
     if tables.opened(DECODED_LOGS) is None:  # tables of an older version
         return Derivation()
     found = _compare(tables)
-    if found.differences:  # a job, a retention or --fill-history may be at it
+    if found.differences:  # a job, retention or --fill-history may be running: keep only lasting differences
         again = _compare(tables)
         before = set(found.differences)
         found = replace(again, differences=[each for each in again.differences if each in before])
@@ -98,7 +98,7 @@ def _read(tables: Store, table: str, columns: Sequence[str], where: str) -> pa.T
 
 
 def _unreadable(recorded: pa.Table) -> list[Difference]:
-    """Return the first records that the job cannot have written, as their JSON is none of Kafka's."""
+    """Return the first records with JSON that is not Kafka's, so that the job cannot have written them."""
     found = []
     for row in as_python(recorded):
         try:
@@ -113,9 +113,9 @@ def _unreadable(recorded: pa.Table) -> list[Difference]:
 
 
 def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[str, str]) -> _Tables:
-    """Decode the records once more; a step ends where the tables have a row, as it did for the job.
+    """Decode the records again. A step ends where the tables have a row, as it did for the job.
 
-    A batch may have ended there, or a job that was killed.
+    A batch, or a killed job, may have ended there.
     """
     ends = defaultdict[Log, set[int]](set)
     for rows in written.values():
@@ -127,10 +127,10 @@ def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[
 
 
 def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping[int, datetime | None]) -> pa.Table:
-    """Return the groups for which compaction had taken records before a load, and the offset from which that shows.
+    """Return the groups whose records compaction had removed before a load, and the offset where that shows.
 
-    Whoever such a load did not find in the log went with its last offset, which no record explains; nor is it known
-    which cells went. It is so only before the history is complete.
+    If such a load did not find a group in the log, the group ended with its last offset, and no record explains that.
+    It is also unknown which cells were removed. This happens only before the history is complete.
     """
     loaded = [rows.filter(pc.equal(rows["batch_id"], _NOBODY.batch_id)) for rows in written.values()]
     places = pa.concat_tables(rows.select([*_PLACE, "record_timestamp"]) for rows in loaded)
@@ -165,7 +165,7 @@ def _before(ended: pa.Table, rows: pa.Table) -> pa.Table:
 
 
 def _differences(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> list[Difference]:
-    """Return the first differences, in the order of the log, of rows that are mostly equal."""
+    """Return the first differences in log order. Most rows are equal."""
     ours, theirs = (_unnamed(conform(rows, schema)) for rows in (ours, theirs))
     ours, theirs = _odd(schema, ours, theirs)
     offsets = sorted(offset for rows in (ours, theirs) for offset in rows["record_offset"].to_pylist())
@@ -179,7 +179,7 @@ def _differences(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> list[
 
 
 def _odd(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that the other side has not, or not as often, by their hashes."""
+    """Return the rows, by hash, that the other side lacks or has a different number of times."""
     hashes = np.concatenate([row_hashes(rows, schema) for rows in (ours, theirs)])
     _, kinds = np.unique(hashes, return_inverse=True)
     own, other = kinds[: len(ours)], kinds[len(ours) :]
@@ -189,7 +189,7 @@ def _odd(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> tuple[pa.Tabl
 
 
 def _unnamed(rows: pa.Table) -> pa.Table:
-    """Return rows without the name of a topic that has an id: the history has the one known then."""
+    """Return rows without the topic name if they have an id: the history keeps the name of that time."""
     if "topic_id" not in rows.column_names:
         return rows
     is_named = pc.is_null(rows["topic_id"])

@@ -1,4 +1,4 @@
-"""A difference: a value or a row that the tables have otherwise than the cluster, or than the records say."""
+"""A difference between the tables and the cluster, the records, the ledger or the topic: of a value or a row."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
-ROW = "row"  # the column of a difference that is a whole row, there or not
-ROWS = "rows"  # and of one in how many rows have the key
+ROW = "row"  # column of a difference where one side lacks the row
+ROWS = "rows"  # column of a difference in the number of rows with the key
 CLUSTER, RECORDS, OF_LEDGER, TOPIC = "cluster", "records", "ledger", "topic"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`names` are the columns of the row's key; `other` is what `against` has.
+    """One difference. `names` are the columns of the row's key; `other` is the value in `against`.
 
-    Of a whole row, True says where it is.
+    If one side lacks the row, True marks the side that has it.
     """
 
     table: str
@@ -32,12 +32,12 @@ class Difference:
 
     @property
     def group_id(self) -> str | None:
-        """The group whose row it is; None where a row is of no group."""
+        """Group id of the row; None if the row belongs to no group."""
         return self.value_of("group_id")
 
     @property
     def is_only_in_tables(self) -> bool:
-        """Whether it is a whole row that the cluster does not tell of."""
+        """Whether the tables have a row that the cluster did not return."""
         return self.against == CLUSTER and self.column == ROW and bool(self.in_tables)
 
     def value_of(self, name: str) -> Any | None:
@@ -54,14 +54,14 @@ class Difference:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as it is printed and as JSON takes it: a time in ISO 8601."""
+    """Return the value for print and JSON: a time becomes ISO 8601 text."""
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 def row_differences(
     table: str, names: tuple[str, ...], in_tables: Iterable[Row], other: Iterable[Row], against: str = CLUSTER
 ) -> tuple[list[Difference], list[tuple[Key, Row, Row]]]:
-    """Pair rows by the columns of their key: the rows that one side lacks or has more often, and the pairs."""
+    """Pair rows by key. Return the differences in presence or number of rows, and the pairs."""
     ours, our_counts = _by_key(names, in_tables)
     theirs, their_counts = _by_key(names, other)
     both = ours.keys() & theirs.keys()

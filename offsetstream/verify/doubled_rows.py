@@ -1,4 +1,4 @@
-"""Rows that a table has more than once: of a key in a state table, of a record in a history."""
+"""Find duplicate rows: several rows of a key in a state table, or of a record in a history."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from offsetstream.tables.sql import of_partitions
 from offsetstream.tables.store import Store
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 
-_PLACE = ("offsets_partition", "log_id", "record_offset")  # where a row's record is
-_AT_ONCE = 5_000_000  # records of a history whose offsets are counted together: bounds the memory
+_PLACE = ("offsets_partition", "log_id", "record_offset")  # place of the record
+_AT_ONCE = 5_000_000  # history records counted together; limits memory
 
 
 def doubled_rows(tables: Store) -> list[Difference]:
-    """Return the keys that a table has more than once, and the partitions in whose history a record is.
+    """Return the keys with several rows, and the partitions whose history has a record more than once.
 
-    Of a partition's history the first such record is named, with how many rows there are of how many such records. The
-    derived tables are not looked at: their keys are counted where they are derived once more.
+    For a partition's history, the difference names the first such record and counts rows and records. Derived
+    tables are skipped: their keys are counted when they are derived again.
     """
     schemas = [schema for schema in all_schemas().values() if schema.name not in DERIVED_TABLES]
     found: list[Difference] = []
@@ -61,7 +61,7 @@ def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
 
 
 def some_at_a_time(rows: Mapping[int, int]) -> Iterator[list[int]]:
-    """Yield offsets partitions, as many together as have not too many `rows`."""
+    """Yield lists of offsets partitions; each list has a limited total of `rows`."""
     some, count = list[int](), 0
     for partition, own in sorted(rows.items()):
         if some and count + own > _AT_ONCE:

@@ -1,4 +1,4 @@
-"""The differences between a log and a live broker that the reference explains."""
+"""Explain the expected differences between a log and a live broker, with sections of the reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
 
 
 class Explanations:
-    """What is known of the groups of one comparison."""
+    """What one comparison knows about its groups."""
 
     def __init__(self, tables: TableRows, answers: Answers, standing: Standing) -> None:
         self._tables = tables
@@ -23,7 +23,7 @@ class Explanations:
         self._bare = answers.filtered.bare
 
     def of(self, difference: Difference) -> str | None:
-        """Return why the difference is to be expected; None if nothing explains it."""
+        """Return why the difference is expected; None if nothing explains it."""
         if difference.against == RECORDS or difference.column == ROWS:
             return None
         partition = self.partition_of(difference)
@@ -34,8 +34,8 @@ class Explanations:
                 return "an open transaction blocks the group's offsets partition (reference 10.1)"
             if self._standing.may_lack(partition) and (difference.column == ROW or difference.table == GROUPS):
                 return (
-                    "cleanup.policy of the offsets topic has delete: what retention took, a coordinator has until it "
-                    "moves or starts again (reference 10.5)"
+                    "the offsets topic has cleanup.policy delete: a coordinator keeps records that retention deleted "
+                    "until it moves or restarts (reference 10.5)"
                 )
         if difference.column == "state" and difference.group_id in self._tables.not_validated:
             return "Kafka 4.1 does not write whether a streams group is ready (reference 5.10 item 11)"
@@ -47,17 +47,17 @@ class Explanations:
 
     def _of_group(self, difference: Difference) -> str | None:
         if _is_cut(difference):
-            return "librdkafka ends a text at its first NUL"
+            return "librdkafka truncates text at the first NUL"
         live = self._live.get(difference.group_id or "")
-        is_commit = difference.table == COMMITTED_OFFSETS  # which is in the log at once, whatever the members do
+        is_commit = difference.table == COMMITTED_OFFSETS  # a commit is in the log at once, whatever the members do
         if live is not None and live["state"] in _NOT_IN_THE_LOG and not is_commit:
-            return f"the group is {live['state']}, which is not in the log until it ends (reference 4.9)"
+            return f"the group is {live['state']}, and a rebalance is in the log only when it ends (reference 4.9)"
         if live is not None and difference.group_id not in self._in_tables and self._was_never_written(live):
             if live["group_id"] in self._bare:
-                return "all its offsets are of topics that the filters leave out"
-            return "a group without an offset is remembered by its coordinator only (reference 5.9 row 6, 5.10 item 5)"
+                return "all its offsets belong to filtered topics"
+            return "only the coordinator knows a group without an offset (reference 5.9 row 6, 5.10 item 5)"
         if difference.table == ASSIGNMENTS and difference.key[4] in self._tables.deleted_topics:
-            return "the topic is deleted, and no broker answers for it (reference 5.10 item 1)"
+            return "the topic was deleted, so no broker answers for it (reference 5.10 item 1)"
         return None
 
     def _was_never_written(self, live: dict[str, object]) -> bool:

@@ -1,4 +1,4 @@
-"""What the cluster has and the tables leave out, by the filters in the rows of the offsets partitions."""
+"""Find what the filters in the rows of the offsets partitions exclude from the tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from offsetstream.verify.answers import Answers, Filtered
 from offsetstream.verify.difference import Row
 
 _Rows = list[dict[str, object]]
-_Of = Mapping[Filters, list[int]]  # offsets partitions by the filters that they have
+_Of = Mapping[Filters, list[int]]  # offsets partitions by their filters
 
 
 def filters_of(partitions: Mapping[int, Row]) -> _Of:
-    """Return which partitions have which filters; none of an older version's tables have any."""
+    """Return the partitions by their filters. Tables of older versions have none."""
     found = defaultdict[Filters, list[int]](list)
     for number, row in partitions.items():
         if filters := Filters.of(row.get("filters")):
@@ -29,7 +29,7 @@ def filters_of(partitions: Mapping[int, Row]) -> _Of:
 
 
 def filtered_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
-    """Tell of each decoded record of the log whether its partition's filters leave it out."""
+    """Return a flag per decoded record of the log: whether the filters of its partition exclude it."""
     found = pa.repeat(pa.scalar(False), decoded.num_rows)
     for filters, numbers in partitions.items():
         is_there = pc.is_in(decoded["offsets_partition"], pa.array(numbers, pa.int32()))
@@ -40,9 +40,9 @@ def filtered_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
 def kept_answers(
     answers: Answers, partitions: Mapping[int, Row], group_homes: Mapping[str, int] | None = None
 ) -> Answers:
-    """Return a cluster's answers without what the tables leave out, and how much that is.
+    """Return a cluster's answers without what the filters exclude; the result also says how much that is.
 
-    `group_homes` are the homes of `Placement`, which knows none of the groups that are left out.
+    `group_homes` are the homes of `Placement`, which does not know filtered groups.
     """
     of = filters_of(partitions)
     if not of:

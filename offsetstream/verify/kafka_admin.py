@@ -1,6 +1,6 @@
-"""What a cluster answers about its groups of every type, by Kafka's own Admin client, in the columns of our tables.
+"""A cluster's answers about groups of every type through Kafka's own Admin client, in the columns of the tables.
 
-What the answer does not give is None. Reference 5.10 tells how brokers answer what.
+Values that the answer lacks are None. Reference 5.10 describes the brokers' answers.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _DESCRIBE = {
     "Share": "describeShareGroups",
     "Streams": "describeStreamsGroups",
 }
-# What Kafka's client says of bytes of a member that are none of the consumer protocol.
+# Errors of Kafka's client for member bytes that are not the consumer protocol.
 _UNREADABLE = {"BufferUnderflowException", "SchemaException"}
 
 
 @contextmanager
 def kafka_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[KafkaAdmin]:
-    """Give Kafka's own Admin client in a JVM of its own; raises what `java_admin` does."""
+    """Yield Kafka's own Admin client in a separate JVM. Raises what `java_admin` raises."""
     with java_admin(bootstrap_server, properties) as (jvm, client):
         yield KafkaAdmin(jvm, client)
 
 
 class KafkaAdmin:
-    """Kafka's Admin client, asked about groups."""
+    """Kafka's Admin client for groups."""
 
     def __init__(self, jvm: Any, client: Any) -> None:
         self.jvm, self.client = jvm, client
 
     def list_groups(self) -> list[Row]:
-        """All groups that the cluster lists."""
+        """Return all groups that the cluster lists."""
         found = self.client.listGroups().all().get()
         rows = [
             {
                 "group_id": group.groupId(),
                 "group_type": type_of_listed(group),
                 "state": optional_text(group.groupState()),
-                # Before 3.8 brokers name no group type, without which Kafka's client takes every group for not simple.
+                # Brokers before 3.8 report no group type; Kafka's client then treats every group as not simple.
                 "is_simple": group.isSimpleConsumerGroup() if group.type().isPresent() else None,
                 "protocol_type": group.protocol() or None,
             }
@@ -54,9 +54,9 @@ class KafkaAdmin:
         return sorted(rows, key=lambda row: row["group_id"])
 
     def answers(self, only: Container[str] | None = None) -> Answers:
-        """Everything that the cluster tells about the groups that it lists, or about those that are asked for.
+        """Return the cluster's answers about all groups that it lists, or only about those in `only`.
 
-        A group that goes meanwhile is left out, and one that the client cannot read.
+        Groups that disappear meanwhile and groups that the client cannot read have no rows.
         """
         found = Answers()
         listed = [row for row in self.list_groups() if only is None or row["group_id"] in only]
@@ -64,7 +64,7 @@ class KafkaAdmin:
             of_type = {row["group_id"]: row for row in listed if row["group_type"] == group_type}
             for group_id, description in self._descriptions(method, list(of_type), found.unreadable):
                 row = of_type[group_id]
-                if description is None or _state(row, description) == "Dead":  # as older brokers say it
+                if description is None or _state(row, description) == "Dead":  # so in older brokers
                     found.gone.add(group_id)
                 else:
                     _add(found, row, description)
@@ -78,9 +78,9 @@ class KafkaAdmin:
     def _descriptions(
         self, method: str, group_ids: list[str], unreadable: dict[str, str]
     ) -> Iterator[tuple[str, Any | None]]:
-        """Yield what the brokers tell of the groups, None of one that is gone; `unreadable` gets those that break off.
+        """Yield the description of each group, None for one that is gone. Unreadable groups are added to `unreadable`.
 
-        Where one group of a broker's answer cannot be read, the client fails all of them: halves are asked again.
+        If one group in a broker's answer is unreadable, the client fails all of them: query each half again.
         """
         described = getattr(self.client, method)(group_ids).describedGroups() if group_ids else {}
         failed = []
@@ -100,7 +100,7 @@ class KafkaAdmin:
                 yield from self._descriptions(method, half, unreadable)
 
     def committed_offsets(self, group_ids: Iterable[str]) -> list[Row]:
-        """All committed offsets of the groups, those of open transactions aside."""
+        """Return all committed offsets of the groups, without those of open transactions."""
         options = self.jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec
         asked = {group_id: options() for group_id in group_ids}
         told = self.client.listConsumerGroupOffsets(asked)
@@ -127,7 +127,7 @@ class KafkaAdmin:
 
 
 def _unless_gone(future: Any) -> Any | None:
-    """Return what the broker tells of a group, None if it has none of this id (any more)."""
+    """Return the broker's answer about a group, None if the group does not exist (any more)."""
     try:
         return future.get()
     except Py4JJavaError as error:
@@ -216,7 +216,7 @@ def _tasks(kind: str, tasks: Iterable[Any]) -> list[Row]:
 
 
 def _value(found: Any) -> Any:
-    """Return the value of an Optional (None if empty), or of what is an int already."""
+    """Return the value of an Optional (None if empty); an int is returned unchanged."""
     return found if isinstance(found, int) else found.orElse(None)
 
 

@@ -1,4 +1,4 @@
-"""The history compared with the job's ledger: rows that were lost, doubled or changed since they were written."""
+"""Compare the history with the job's ledger: find rows lost, duplicated or changed since they were written."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _NAMES = ("offsets_partition", "log_id", HISTORY_DAY, "checkpoint_id", "batch_id
 
 
 def ledger_since(tables: Store) -> datetime | None:
-    """Return when the ledger began, None if there is none: it knows nothing of what was lost before."""
+    """Return when the ledger starts, None if there is none. It cannot show earlier losses."""
     ledger = tables.opened(LEDGER)
     return None if ledger is None else ledger.created_at  # tables of an older version have none
 
 
 def ledger_differences(tables: Store, *, checksums: bool) -> list[Difference]:
-    """Return where the history tables have other rows than the ledger says, by log, day and, if known, batch.
+    """Return where the history tables differ from the ledger, by log, day and, if known, batch.
 
-    Without `checksums` rows are only counted, which takes a tenth of the time.
+    Without `checksums`, rows are only counted. This takes a tenth of the time.
     """
     found = list(_differences(tables, checksums))
     if not found:
         return []
-    again = set(_differences(tables, checksums))  # a job or a retention may be at it
+    again = set(_differences(tables, checksums))  # a job or retention may be running: keep only lasting differences
     return [each for each in found if each in again]
 
 
 def _differences(tables: Store, checksums: bool) -> Iterator[Difference]:
-    # The ledger is read first: what is appended meanwhile is above what it has counted.
+    # Read the ledger first: rows appended meanwhile are above what it counted.
     ledger = tables.open(LEDGER)
     for history in RECORD_TABLES:
         said = by_day(read_entries(ledger, history, _holds(tables, history)))
@@ -66,7 +66,7 @@ def _is_same(said: Entry | None, there: Entry | None, checksums: bool) -> bool:
 
 
 def _of_batches(ledger: Snapshot, tables: Store, history: str, log: Log, day: str) -> Iterator[Difference]:
-    """Yield the differences of one log and day: of each batch, or of all where the ledger is summed up."""
+    """Yield the differences of one log and day, by batch, or in total if the ledger has only the sum."""
     where = f"offsets_partition = {log[0]} AND log_id = {log[1]} AND {HISTORY_DAY} = DATE '{day}'"
     said = read_entries(ledger, history, f"{where} AND {_holds(tables, history)}", each_batch=True)
     there = count_rows(ledger, tables, history, " AND ".join(f"r.{each}" for each in where.split(" AND ")))

@@ -1,4 +1,4 @@
-"""What of the decoded history can be compared with the records, and in which portions memory can hold it."""
+"""Choose the part of the decoded history that can be compared with the records, in portions that fit into memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from offsetstream.tables.store import EVERY_ROW, Store
 from offsetstream.tables.tally import Log
 from offsetstream.verify.topic import thinned_below
 
-_AT_ONCE = 16 << 20  # bytes of JSON whose changes are in memory together
-_BYTES_OF_RECORD = 200  # besides its JSON
+_AT_ONCE = 16 << 20  # bytes of JSON per portion
+_BYTES_OF_RECORD = 200  # in addition to its JSON
 
 
 def compared_spans(tables: Store) -> Spans:
-    """Return what is to be compared of each log."""
+    """Return the offsets to compare in each log."""
     books = {row["offsets_partition"]: row for row in read_rows(tables.open(OFFSETS_PARTITIONS))}
     starts = {
         (row["offsets_partition"], row["log_id"]): row["decoded_from_offset"]
@@ -41,7 +41,7 @@ def compared_spans(tables: Store) -> Spans:
 
 
 def _whole_from(tables: Store, logs: Mapping[Log, int]) -> dict[Log, int]:
-    """Return the offset of each log below which retention may have taken records."""
+    """Return, for each log, the offset below which retention may have deleted records."""
     lease = read_lease(tables)
     if lease is None or lease.history_kept_from is None:
         return {}
@@ -55,7 +55,7 @@ def _whole_from(tables: Store, logs: Mapping[Log, int]) -> dict[Log, int]:
 
 
 def portions(tables: Store, spans: Spans) -> Iterator[tuple[Spans, str]]:
-    """Yield as many logs together as memory can hold, or one of them and a condition of some of its groups."""
+    """Yield several logs that fit into memory together, or one log with a condition for some of its groups."""
     some: dict[Log, Span] = {}
     total, sizes = 0, {tuple(row[:2]): row[-1] for row in _sizes(tables, spans, "offsets_partition, log_id")}
     for log, span in spans.items():
@@ -73,7 +73,7 @@ def portions(tables: Store, spans: Spans) -> Iterator[tuple[Spans, str]]:
 
 
 def _ranges(tables: Store, log: Log, span: Span) -> Iterator[str]:
-    """Yield conditions that share out a log's groups, in the order of their ids, so that none is in two."""
+    """Yield conditions that split a log's groups into disjoint ranges of ids."""
     firsts, total = [], 0
     for group_id, size in _sizes(tables, {log: span}, "group_id"):
         if total and total + size > _AT_ONCE:

@@ -1,4 +1,4 @@
-"""One history table against the records of the log: which are in both, and which only in one."""
+"""Compare one history table with the records of the log: find those in both and those in only one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_TIME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Records:
-    """Records by their place, as arrays side by side: hashes of what they say and of their cell, tombstones, and times.
+    """Records as parallel arrays: place, hash of the content, hash of the cell, tombstone flag and time.
 
-    Times are microseconds since 1970. `partitions` and `offsets` are sorted; a place may be there twice.
+    Times are microseconds since 1970. Rows are sorted by `partitions` and `offsets`; a place may occur twice.
     """
 
     partitions: Numbers
@@ -36,7 +36,7 @@ class Records:
         return len(self.offsets)
 
     def where(self, flags: Flags) -> Records:
-        """Return those records of which the flag is set."""
+        """Return the records whose flag is set."""
         return Records(*(each[flags] for each in vars(self).values()))
 
     def places(self) -> Iterator[tuple[int, int]]:
@@ -44,7 +44,7 @@ class Records:
         yield from zip(self.partitions.tolist(), self.offsets.tolist(), strict=True)
 
     def limits(self, of_partition: dict[int, int]) -> Numbers:
-        """Return for each record the number of its partition, 0 where there is none."""
+        """Return the number of each record's partition; 0 if the partition has none."""
         most = max([*of_partition, int(self.partitions.max(initial=-1))], default=-1)
         numbers = np.zeros(most + 1, np.int64)
         for partition, number in of_partition.items():
@@ -54,13 +54,13 @@ class Records:
 
 @dataclass
 class Gathered:
-    """Rows of a history table, gathered from pieces."""
+    """Collects rows of a history table, piece by piece."""
 
     schema: TableSchema
     _pieces: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows; what is not a column of the table does not count."""
+        """Add rows. Columns that the table does not have are ignored."""
         hashes = row_hashes(rows, self.schema)
         cells = row_hashes(rows.select(list(self.schema.cell)), self.schema) if self.schema.cell else hashes
         has_tombstones = "is_tombstone" in rows.column_names and bool(self.schema.cell)
@@ -82,10 +82,11 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What became of a table's records: `both` and `superseded` are numbers, the others should be none.
+    """The result for one table. `missing`, `beyond` and `changed` should be empty.
 
-    `thinned` are in the topic only, and retention may have taken them; `unclaimed` are in the tables only, from before
-    the instant from which on the history is complete.
+    `both` counts records in the topic and in the table, `superseded` rows that the topic no longer has. `thinned` are
+    in the topic only, and retention may have deleted them. `unclaimed` are in the table only, from before the time from
+    which the history is complete.
     """
 
     both: int
@@ -107,12 +108,12 @@ def reconcile(
     *,
     has_cells: bool,
 ) -> Reconciled:
-    """Compare the rows of a table with the log's records, each up to what is `applied` (exclusive).
+    """Compare the rows of a table with the log's records, both below `applied`.
 
-    A row that the log has no longer must be superseded: by a newer row or record of its cell, or it is a tombstone
-    (which goes after delete.retention.ms), or it lies before the log's start. Rows without cells are taken for that.
-    What superseded one of before `complete_from` may have come and gone while no job looked.
-    A record that the rows lack may be thinned below an offset of its partition, `thinned_below`, by what lies there.
+    A row that the log no longer has must be superseded: a newer row or record of its cell exists, or it is a tombstone
+    (deleted after delete.retention.ms), or it is before the log's start. Rows without cells count as superseded. For a
+    row from before `complete_from`, the superseding record may have come and gone while no job ran.
+    Below the offset `thinned_below` of its partition, retention may have deleted a record that the rows lack.
     """
     is_old = log.offsets < log.limits(applied)
     log, tail = log.where(is_old), log.where(~is_old)
@@ -142,7 +143,7 @@ def reconcile(
 
 
 def _is_last_of_cell(rows: Records) -> Flags:
-    """Tell of each record whether it is the last of its cell, which lies in one partition."""
+    """Return a flag per record: whether it is the last of its cell. A cell is in one partition."""
     order = np.lexsort((rows.offsets, rows.cells))
     cells = rows.cells[order]
     found = np.ones(len(rows), np.bool_)
@@ -151,9 +152,9 @@ def _is_last_of_cell(rows: Records) -> Flags:
 
 
 def _may_be_thinned(log: Records, rows: Records, below: dict[int, int]) -> Flags:
-    """Tell of each record whether retention may take it: it is not the last of its cell there, or a tombstone.
+    """Return a flag per record: whether retention may delete it. It is not the last of its cell there, or a tombstone.
 
-    What superseded it need not be among the rows: it may be a tombstone that retention took, too.
+    The superseding record need not be among the rows: it may be a tombstone that retention deleted, too.
     """
     is_there = log.offsets < log.limits(below)
     last = _last_of_cells(rows.where(rows.offsets < rows.limits(below)), log.where(is_there))
@@ -161,12 +162,12 @@ def _may_be_thinned(log: Records, rows: Records, below: dict[int, int]) -> Flags
 
 
 def _last_of_cells(*records: Records) -> Numbers:
-    """Return the places of the last record of each cell."""
+    """Return the place of the last record of each cell."""
     together = Records(*map(np.concatenate, zip(*(vars(each).values() for each in records), strict=True)))
     return _joined(together.where(_is_last_of_cell(together)))
 
 
 def _joined(records: Records) -> Numbers:
-    """Return places as single numbers, in their order: 15 bits of partition, 48 of offset."""
+    """Return each place as one sortable number: 15 bits of partition, 48 bits of offset."""
     joined: Numbers = (records.partitions << np.int64(48)) | records.offsets
     return joined

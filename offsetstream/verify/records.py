@@ -1,7 +1,7 @@
-"""The state tables compared with the records that the job keeps: what no cluster answers is checked by these.
+"""Compare the state tables with the records that the job keeps. This checks what no cluster reports.
 
-Groups, members, assignments and subscriptions are derived once more from `group_cells`; committed offsets and cells
-are compared with the rows of the history that hold the same record.
+Groups, members, assignments and subscriptions are derived again from `group_cells`. Committed offsets and cells are
+compared with the history rows of the same record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECORD = ("log_id", "offsets_partition", "record_offset")
 
 
 def read_records(tables: Store) -> dict[str, list[Row]]:
-    """Read the state tables, the topics and partitions, and of the history the records that state rows are from."""
+    """Read the state tables, topics and partitions, and the history records of the state rows."""
     names = (*DERIVED_TABLES, *HISTORY, "topics", "offsets_partitions")
     rows = {name: read_rows(tables.open(name)) for name in names}
     return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
@@ -54,7 +54,7 @@ def disagreements(rows: Mapping[str, list[Row]]) -> list[Difference]:
 
 
 def _against_history(rows: Mapping[str, list[Row]], state: str, history: str) -> Iterator[Difference]:
-    """Yield how state rows differ from their records; the record names the row."""
+    """Yield the differences between state rows and their records."""
     key = load_schema(state).key
     columns = [name for name in load_schema(state).column_names if name in load_schema(history).column_names]
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
@@ -80,7 +80,7 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
         cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
     names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
-    # Offsets show that their group exists. Once they are gone, only its coordinator knows a group without own records.
+    # An offset shows that its group exists. Without offsets and own records, only the coordinator knows the group.
     existing = {
         (row["offsets_partition"], row["group_id"]) for table in ("groups", "committed_offsets") for row in rows[table]
     }
@@ -99,7 +99,7 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
 
 
 def _placement(rows: Mapping[str, list[Row]]) -> Placement:
-    """Return the groups' own partitions by the rule that the tables name, told once more from the records' times."""
+    """Return each group's own partition by the rule that the tables name, computed again from the record times."""
     partitions = rows["offsets_partitions"]
     if all(row.get("placement_rule") != LATEST_RECORDS for row in partitions):
         return Placement(len(partitions))

@@ -1,4 +1,4 @@
-"""Compares again until what is in flight has arrived: tables and cluster are never read at one moment."""
+"""Repeat the comparison until records in flight have arrived: tables and cluster are never read at the same moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Found:
-    """A difference and why it is to be expected, None if nothing explains it."""
+    """A difference and its explanation, None if nothing explains it."""
 
     difference: Difference
     explanation: str | None
@@ -27,10 +27,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to; `groups_not_compared` are those that the client cannot see, or read
-    (`unreadable`: its error). `filtered`: what the cluster has and the filters of the tables leave out.
+    """The result of a comparison.
 
-    `stood_still`: the partitions of differences of which a job that runs applied nothing in all that time.
+    `groups_not_compared` are groups that the client cannot see or read; `unreadable` has its errors. `filtered` is what
+    the filters of the tables exclude. `stood_still` are partitions with differences in which a running job applied
+    nothing during the comparison.
     """
 
     found: list[Found]
@@ -44,7 +45,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Round:
-    """One comparison of many: how the tables stood, and what nothing explained."""
+    """One of several comparisons: the position of the tables and the unexplained differences."""
 
     explanations: Explanations
     standing: Standing
@@ -58,10 +59,10 @@ def compare_until_settled(
     seconds: float,
     check_records: Callable[[], list[Difference]] = list,
 ) -> Comparison:
-    """Compare until nothing is left unexplained, or for `seconds`; what a job has not applied yet is explained.
+    """Compare until no difference is unexplained, or for `seconds`. Unapplied records count as explained.
 
-    A group that commits all the time is always some commits ahead of the tables. Without a job nothing is in flight.
-    `check_records` gives the differences between the tables and the records that they are from.
+    A group that commits continuously is always some commits ahead of the tables. Without a job nothing is in flight.
+    `check_records` returns the differences between the tables and their records.
     """
     deadline, rounds = None, list[_Round]()
     while True:
@@ -73,8 +74,8 @@ def compare_until_settled(
         found = [Found(each, explanations.of(each)) for each in present]
         unexplained = frozenset(each.difference for each in found if each.explanation is None)
         rounds = [*rounds[:1], _Round(explanations, standing, unexplained)]
-        deadline = deadline or time.monotonic() + seconds  # one round says nothing of what is in flight
-        is_settled = not unexplained and not answers.gone  # a group that went is to be gone from the tables
+        deadline = deadline or time.monotonic() + seconds  # the first round alone cannot show what is in flight
+        is_settled = not unexplained and not answers.gone  # a group that is gone must leave the tables, too
         if is_settled or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_SECONDS)
@@ -94,7 +95,7 @@ def compare_until_settled(
 
 
 def _stood_still(found: list[Found], first: _Round, last: _Round) -> list[int]:
-    """Return the partitions of the differences that nothing explains of which a job applied nothing."""
+    """Return the partitions with unexplained differences in which a running job applied nothing."""
     if not last.standing.has_job or last is first:
         return []
     of_found = {last.explanations.partition_of(each.difference) for each in found if each.explanation is None}
@@ -103,12 +104,12 @@ def _stood_still(found: list[Found], first: _Round, last: _Round) -> list[int]:
 
 
 def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | None:
-    """Return why a difference passes: a job is at it. What stays though the job went past it does not."""
+    """Return why a difference will disappear: a job still applies records. None if it has already passed it."""
     if not last.standing.has_job or difference.column == ROWS:
         return None
     is_new = difference not in first.unexplained
-    if difference.against == RECORDS:  # the tables were read one after the other
-        return "it changed while it was compared" if is_new else None
+    if difference.against == RECORDS:  # the tables were not read at the same moment
+        return "it changed during the comparison" if is_new else None
     partition = last.explanations.partition_of(difference)
     if partition is None or not last.standing.lag(partition):
         return None
@@ -116,4 +117,5 @@ def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | Non
         return None
     if not is_new and last.standing.has_passed(first.standing, partition):
         return None
-    return f"the job is at it: the group's offsets partition is behind by {last.standing.lag(partition)} offsets"
+    lag = last.standing.lag(partition)
+    return f"the job is still applying records: the group's offsets partition is behind by {lag} offsets"

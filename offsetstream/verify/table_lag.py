@@ -1,4 +1,7 @@
-"""How far the tables are behind the cluster, by what it says of its log now: what the job noted of that may be old."""
+"""How far the tables are behind the cluster.
+
+The end offsets come from the cluster now: those that the job noted may be old.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from offsetstream.verify.tables import TableRows
 
 @dataclass(frozen=True)
 class Standing:
-    """How far each offsets partition is `applied`, the log's `ends` of a later moment, and whether a job runs.
+    """The next offset to apply per offsets partition (`applied`), later end offsets (`ends`), and whether a job runs.
 
-    `forgets`: whether retention takes records of the topic, which a coordinator has until it moves or starts again.
+    `forgets`: whether retention deletes records of the topic, which a coordinator keeps until it moves or restarts.
     """
 
     applied: Mapping[int, int]
@@ -24,39 +27,39 @@ class Standing:
     forgets: bool = False
 
     def lag(self, partition: int) -> int:
-        """Return how many offsets a reader of committed records sees that are not applied."""
+        """Return the number of offsets below the last stable offset that are not applied."""
         end = self.ends[partition].last_stable_offset if partition in self.ends else 0
         return max(0, end - self.applied.get(partition, 0))
 
     @property
     def lags(self) -> dict[int, int]:
-        """The partitions that are behind, and by how much."""
+        """Return the partitions that are behind, with the number of offsets."""
         return {number: lag for number in sorted(self.ends) if (lag := self.lag(number))}
 
     def is_blocked(self, partition: int) -> bool:
-        """Tell whether all that can be applied is, and an open transaction blocks the rest."""
+        """Return whether everything readable is applied and an open transaction blocks the rest."""
         if partition not in self.ends or self.lag(partition):
             return False
         end = self.ends[partition]
         return end.last_stable_offset < end.high_watermark
 
     def may_lack(self, partition: int) -> bool:
-        """Tell whether the log of the partition lacks records that a coordinator, or the tables, may still have."""
+        """Return whether the log may lack records that a coordinator or the tables still have."""
         return self.forgets and partition in self.ends and self.ends[partition].log_start_offset > 0
 
     def has_passed(self, other: Standing, partition: int) -> bool:
-        """Tell whether everything is applied that the log had at another moment."""
+        """Return whether everything that the log had in `other` is applied."""
         return partition not in other.ends or (
             self.applied.get(partition, 0) >= other.ends[partition].last_stable_offset
         )
 
     def stands_still(self, before: Standing, partition: int) -> bool:
-        """Tell whether the partition was behind before, and nothing of it was applied since."""
+        """Return whether the partition was behind in `before` and nothing was applied since."""
         return before.lag(partition) > 0 and self.applied.get(partition) == before.applied.get(partition)
 
 
 def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRows) -> Standing:
-    """Ask for the ends of the log, and whether a job runs: after the tables and the groups were read."""
+    """Read the end offsets of the log and whether a job runs. Call it after reading the tables and the groups."""
     applied = {number: row["next_offset"] or 0 for number, row in tables.partitions.items()}
     try:
         ends = _ends(cluster, sorted(applied.keys() & set(cluster.topic_partitions())))
@@ -73,9 +76,9 @@ def _forgets(cluster: Cluster) -> bool:
 
 
 def _ends(cluster: Cluster, partitions: list[int]) -> dict[int, PartitionEnds]:
-    """Return the log's ends, the last stable offset being of a later moment than the high watermark.
+    """Return the end offsets; the last stable offset is read later than the high watermark.
 
-    A single question asks for them the other way round: what is committed in between looks like an open transaction.
+    A single request reads them in the opposite order, so a commit in between would look like an open transaction.
     """
     first, later = cluster.partition_ends(partitions), cluster.partition_ends(partitions)
     return {

@@ -1,4 +1,4 @@
-"""The rows of the tables that can be compared with a cluster's answers, and what is known of their partitions."""
+"""Read the table rows that can be compared with a cluster's answers, and their partitions."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of the state tables that their group's own offsets partition holds, by table; and the partitions'."""
+    """Rows of the state tables in their group's own offsets partition, by table, and the rows of the partitions."""
 
     rows: dict[str, list[Row]]
     partitions: dict[int, Row]
     deleted_topics: frozenset[str]  # their names and ids: no broker answers for these
     homes: Mapping[str, int] | None = None  # of `Placement`
-    not_validated: frozenset[str] = frozenset()  # streams groups whose record does not say that their topics are there
+    not_validated: frozenset[str] = frozenset()  # streams groups whose record does not confirm that their topics exist
 
     @property
     def placement(self) -> Placement:
-        """Which offsets partition is each group's own one."""
+        """Return the placement: each group's own offsets partition."""
         return Placement(len(self.partitions), self.homes)
 
 
 def read_tables(lookup: Lookup) -> TableRows:
-    """Read everything that is compared; a group left behind by a change of the partition count is not.
+    """Read everything to compare, without groups that a change of the partition count left behind.
 
-    How far the partitions are applied is read first, since the job writes it last: the rows are at least as new.
+    Read the positions of the partitions first, since the job writes them last: the rows are then at least as new.
     """
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _PARTITIONS)}
     inside = {"in_coordinator_partition": [True]}

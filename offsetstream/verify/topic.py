@@ -1,4 +1,4 @@
-"""The history compared with the topic: each record there is in the tables, and each in the tables was there once."""
+"""Compare the history with the topic: the tables must have every record, and every row must be or have been a record."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from offsetstream.verify.filtered import filtered_records, filters_of
 from offsetstream.verify.reconcile import Gathered, Reconciled, Records, reconcile
 
 _NAMES = ("offsets_partition", "log_id", "record_offset")
-# What is wrong, and how it is told as a difference.
+# Kinds of errors, each with its column and values in a difference.
 _WRONG = {"missing": (ROW, False, True), "beyond": (ROW, True, False), "changed": ("content", "one", "another")}
 _NO_OFFSET = np.iinfo(np.int64).max
-_NAMED = 20  # of each kind of difference, table and step; the others are counted
+_NAMED = 20  # differences reported per kind, table and step; the others are only counted
 
 
 @dataclass
 class Reconciliation:
-    """What a comparison with the topic came to: records by what became of them, and the differences by name.
+    """The result of a comparison with the topic: counts of records by outcome, and the differences.
 
-    `not_compared`: the offsets partitions that were not compared, with the reason.
+    `not_compared`: offsets partitions that were not compared, with the reason.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -51,9 +51,9 @@ class Reconciliation:
             "retention, {missing:,} only in the topic, {beyond:,} only in the tables, {changed:,} changed"
         )
         if self.counts["filtered"]:
-            told += ", {filtered:,} more left out by the filters"
+            told += ", {filtered:,} more skipped by the filters"
         if self.counts["unclaimed"]:
-            told += ", {unclaimed:,} of before history_complete_from that went from the topic while no job looked"
+            told += ", {unclaimed:,} from before history_complete_from that the topic lost while no job ran"
         counts = {name: self.counts[name] for name in ("both", "superseded", "thinned", "missing", "beyond", "changed")}
         total = sum(counts.values()) - counts["changed"] + self.counts["unclaimed"]
         others = {name: self.counts[name] for name in ("filtered", "unclaimed")}
@@ -61,7 +61,7 @@ class Reconciliation:
 
 
 class TopicReader:
-    """Compares the history tables with the topic, some partitions at a time."""
+    """Compares the history tables with the topic, several partitions at a time."""
 
     def __init__(
         self, cluster: Cluster, properties: Mapping[str, str], tables: Store, say: Callable[[str], None]
@@ -72,7 +72,7 @@ class TopicReader:
         self._say = say
 
     def reconcile(self) -> Reconciliation:
-        """Read the whole topic, as a consumer of committed records, and compare; memory is that of some partitions."""
+        """Read the complete topic with read_committed and compare. Memory holds several partitions at a time."""
         result, rows = Reconciliation(), Counter[int]()
         for name in RECORD_TABLES:
             rows.update(rows_per_partition(self._tables, name))
@@ -80,13 +80,13 @@ class TopicReader:
         done = 0
         for partitions in some_at_a_time({number: rows[number] for number in every}):
             found = self._compare(partitions)
-            if found.differences:  # the job, compaction or a retention may have been at it
+            if found.differences:  # the job, compaction or retention may be running: keep only lasting differences
                 found = _in_both(found, self._compare(partitions))
             result.counts.update(found.counts)
             result.differences += found.differences
             result.not_compared |= found.not_compared
             done += len(partitions)
-            self._say(f"{done} of {len(every)} offsets partitions are compared with the topic")
+            self._say(f"{done} of {len(every)} offsets partitions compared with the topic")
         return result
 
     def _compare(self, partitions: Collection[int]) -> Reconciliation:
@@ -102,13 +102,13 @@ class TopicReader:
         log_ids = {number: row["log_id"] for number, row in books.items()}
         claims = {number: row["history_complete_from"] for number, row in books.items()}
         starts = {number: end.log_start_offset for number, end in self._cluster.partition_ends(books).items()}
-        log, filtered = self._read_log(log_ids, filters_of(books))  # before the rows, which then are all there
+        log, filtered = self._read_log(log_ids, filters_of(books))  # before the rows, so that all of them are there
         result.counts["filtered"] += filtered
         for name, of_log in log.items():
             has_cells = bool(load_schema(name).cell)
             table = self._tables.open(name)
             rows = _read_rows(table, log_ids)
-            lease = read_lease(self._tables)  # after the rows: retention notes in it what it is to take before it does
+            lease = read_lease(self._tables)  # after the rows: retention notes there what it will delete before it does
             kept_from = None if lease is None else lease.history_kept_from
             below = {} if kept_from is None else thinned_below(table, log_ids, kept_from.date())
             found = reconcile(rows, of_log, applied, starts, below, claims, has_cells=has_cells)
@@ -118,7 +118,7 @@ class TopicReader:
     def _read_log(
         self, log_ids: Mapping[int, int], filters: Mapping[Filters, list[int]]
     ) -> tuple[dict[str, Records], int]:
-        """Return the records that are to be in each table, and how many the filters leave out."""
+        """Return the records that each table must have, and the number of filtered records."""
         filtered = 0
         gathered = {name: Gathered(load_schema(name)) for name in RECORD_TABLES}
         for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
@@ -146,10 +146,10 @@ def _read_rows(table: Snapshot, log_ids: Mapping[int, int]) -> Records:
 
 
 def thinned_below(table: Snapshot, log_ids: Mapping[int, int], kept_from: date) -> dict[int, int]:
-    """Return for each partition the offset below which retention may have taken records of its log.
+    """Return, for each partition, the offset below which retention may have deleted records of its log.
 
-    That is the first one of a day that is kept whole: records come in the order of their offsets. Unless a clock went
-    back, and later ones are of an earlier day.
+    That is the first offset of a day that is kept completely, since records come in order of offset. If a clock went
+    back, later records may belong to an earlier day; the offset is then after them.
     """
     is_kept = f"{HISTORY_DAY} >= DATE '{kept_from}'"
     query = (
@@ -158,7 +158,7 @@ def thinned_below(table: Snapshot, log_ids: Mapping[int, int], kept_from: date) 
         f"FROM (SELECT *, {is_kept} AS is_kept FROM rows WHERE {_is_of(log_ids)}) r GROUP BY p, log_id"
     )
     found = table.query(query).read_all().to_pylist()
-    below = dict.fromkeys(log_ids, _NO_OFFSET)  # all of what is there may be from before
+    below = dict.fromkeys(log_ids, _NO_OFFSET)  # all rows may be from earlier days
     for row in found:
         if row["log_id"] == log_ids[row["p"]] and row["kept"] is not None:
             below[row["p"]] = max(row["kept"], row["before"] + 1)
@@ -202,7 +202,7 @@ def _note(result: Reconciliation, name: str, found: Reconciled, log_ids: Mapping
 
 
 def _in_both(first: Reconciliation, second: Reconciliation) -> Reconciliation:
-    """Return the second look, with those differences only that the first had too: what passes is no difference."""
+    """Return the second comparison with only the differences that the first one also has: others were temporary."""
     before = set(first.differences)
     kept = [each for each in second.differences if each in before]
     counts = second.counts if kept else second.counts | dict.fromkeys(_WRONG, 0)

@@ -97,7 +97,7 @@ def assert_is_filtered(runner: JobRunner) -> None:
     done = verified(runner)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The filters of the tables exclude 3 groups of the cluster and 4 offsets of other groups" in done.stderr
-    assert f", {counted} more left out by the filters" in done.stderr
+    assert f", {counted} more skipped by the filters" in done.stderr
 
 
 def assert_is_whole(runner: JobRunner) -> None:

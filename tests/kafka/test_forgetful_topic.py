@@ -86,7 +86,7 @@ def test_what_a_first_load_cannot_find_any_more_is_explained(
     assert groups(runner) == set(NEW)
     result = verify(runner, kafka)
     assert result.exit_code == 0, result.output
-    assert "what retention took, a coordinator has until it moves or starts again" in result.output
+    assert "a coordinator keeps records that retention deleted until it moves or restarts" in result.output
 
     kafka.restart()
     result = verify(runner, kafka)

@@ -85,7 +85,7 @@ def test_what_was_deleted_while_the_job_was_stopped_is_gone(
     there = ("--bootstrap-server", kafka.bootstrap_server, "--tables", tables.tables.root)
     done = within("verify", "--history", *there)  # the history rightly keeps what the topic has nothing of any more
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "1 of before history_complete_from that went from the topic while no job looked" in done.stderr
+    assert "1 from before history_complete_from that the topic lost while no job ran" in done.stderr
 
 
 @pytest.fixture

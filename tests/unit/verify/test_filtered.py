@@ -78,7 +78,7 @@ def test_what_is_filtered_and_in_the_tables_is_a_difference_and_a_bare_group_is_
     explanations = Explanations(tables, answers, Standing({0: 9}, ends, has_job=True))
     found = [(each.group_id, each.table, explanations.of(each)) for each in differences(tables, answers)]
     assert sorted(found) == [
-        ("bare", "groups", "all its offsets are of topics that the filters leave out"),
+        ("bare", "groups", "all its offsets belong to filtered topics"),
         ("in", "committed_offsets", None),
         ("out", "groups", None),
     ]

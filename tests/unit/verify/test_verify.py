@@ -139,7 +139,7 @@ def test_a_text_that_librdkafka_cut() -> None:
     told.offsets[0]["metadata"] = "read"
     held = tables(metadata="read\0by")
     assert [Explanations(held, told, standing()).of(each) for each in differences(held, told)] == [
-        "librdkafka ends a text at its first NUL"
+        "librdkafka truncates text at the first NUL"
     ]
 
 
@@ -195,7 +195,7 @@ MOVES = [standing(5, 9, 9), standing(9, 12, 12)]
 def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_explained: bool) -> None:
     moving = later()
     (found,) = settled(lambda: tables(4), lambda: next(moving), stands)
-    assert found == ("the job is at it: the group's offsets partition is behind by 3 offsets" if is_explained else None)
+    assert found == ("the job is still applying records: the group's offsets partition is behind by 3 offsets" if is_explained else None)
 
 
 @pytest.mark.parametrize(
