@@ -1,7 +1,7 @@
 """Kafka's consumer-group state, replayed from __consumer_offsets into Delta tables.
 
-`__all__` is what is public. Each name is imported when it is first used: `import offsetstream` starts nothing,
-and who wants the codec only needs neither Spark nor a Kafka client.
+`__all__` lists the public names. Each name is imported at its first use, so `import offsetstream` is cheap. The codec
+alone needs neither Spark nor a Kafka client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "run",
 ]
 
-# Where each is, and the extra of pyproject.toml with all that it needs.
+# Module of each name, and the extra of pyproject.toml that it needs.
 _MODULES = {
     "CommittedOffset": ("cluster.committed", ""),
     "GroupMetadataCache": ("coordinator.cache", ""),
@@ -59,7 +59,7 @@ _MODULES = {
     "partition_for": ("coordinator.partitioning", ""),
     "run": ("stream.job", "spark"),
 }
-_IMPORTED_LATER = {"JobSettings": ("cluster.properties", "settings.model")}  # what is missing is told before it is used
+_IMPORTED_LATER = {"JobSettings": ("cluster.properties", "settings.model")}  # report missing packages before first use
 
 
 def __getattr__(name: str) -> Any:
@@ -73,8 +73,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not extra:
             raise
-        from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - seldom wanted
-        from offsetstream.settings.databricks import is_databricks  # noqa: PLC0415 - seldom wanted
+        from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - rarely used
+        from offsetstream.settings.databricks import is_databricks  # noqa: PLC0415 - rarely used
 
         extra = "databricks" if extra == "spark" and is_databricks() else extra
         raise MissingPackageError((error.name or "").partition(".")[0], extra) from None

@@ -1,22 +1,22 @@
-"""Control characters in what is printed: no text that a client chose may speak to a terminal."""
+"""Escape control characters in output, so that text from clients cannot control a terminal."""
 
 import re
 
-# What JSON may hold as it is, but moves the cursor, ends a line or turns the text around for some who read it.
+# Characters that JSON allows unescaped, but that move the cursor, end a line or reverse text in some terminals.
 _UNSEEN = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _CONTROLS, _ALL_CONTROLS = re.compile(f"[{_UNSEEN}]"), re.compile(f"[\0-\t\x0b-\x1f{_UNSEEN}]")
 
 
 def without_controls(text: str) -> str:
-    r"""Return JSON with the control characters escaped that JSON may hold as they are: DEL, C1, bidi, U+2028, U+2029.
+    r"""Return JSON in which DEL, C1, bidi, U+2028 and U+2029 are escaped, too. JSON itself allows them unescaped.
 
-    It stands for the same values.
+    The values stay the same.
     """
     return text if text.isascii() and "\x7f" not in text else _CONTROLS.sub(_escaped, text)
 
 
 def for_terminal(text: str) -> str:
-    r"""Return text that is not ours, but Kafka's, with every control character but the newline escaped: `\u001B`."""
+    r"""Return foreign text with every control character except newline escaped, for example `\u001B`."""
     return _ALL_CONTROLS.sub(_escaped, text)
 
 

@@ -1,32 +1,32 @@
-"""The errors that offsetstream raises: one small tree; each says what, where and what to do."""
+"""The errors that offsetstream raises. Each message says what happened, where, and what to do."""
 
 from collections.abc import Collection
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Tell whether Ctrl-C was what ended something; within a query DuckDB says it in words of its own."""
+    """Return whether Ctrl-C caused the error. Within a query, DuckDB raises its own error for it."""
     return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of another library says, without its stack of causes."""
+    """Return the first line of an error from another library, without its causes."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class OffsetstreamError(Exception):
-    """Anything that stops a command; the message is one line for a person."""
+    """Base class: an error that stops a command. The message is one line for the user."""
 
     exit_code = 1
 
 
 class UsageError(OffsetstreamError):
-    """The command was called in a way that cannot work."""
+    """The command or function was called incorrectly."""
 
     exit_code = 2
 
 
 class ClusterError(OffsetstreamError):
-    """The cluster could not be asked."""
+    """A request to the cluster failed."""
 
     exit_code = 3
 
@@ -36,7 +36,7 @@ class UnreachableError(ClusterError):
 
 
 class UnauthorisedError(ClusterError):
-    """A broker refused: a right or a credential is missing."""
+    """A broker refused the request: a permission or credential is missing."""
 
 
 class OtherClusterError(OffsetstreamError):
@@ -48,30 +48,30 @@ class NoOffsetsTopicError(ClusterError):
 
 
 class UnknownNameError(OffsetstreamError):
-    """No table knows a group or a topic of this name, now or before."""
+    """No table contains a group or topic of this name, now or in the past."""
 
 
 class MissingPackageError(OffsetstreamError, ImportError):
-    """A package that an extra brings is not installed."""
+    """A package of an extra is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package {package}: pip install 'offsetstream[{extra}]'")
 
 
 class TablesError(OffsetstreamError):
-    """The Delta tables are missing, of another cluster, or of another version of offsetstream."""
+    """The Delta tables are missing, unreadable, of another cluster, or of another version of offsetstream."""
 
 
 class NoTableError(TablesError):
-    """A table is not there."""
+    """A table does not exist."""
 
 
 class ConflictError(TablesError):
-    """Somebody else wrote to the table meanwhile: who opens it again sees what they left."""
+    """Another writer changed the table meanwhile. Open it again to see the change."""
 
 
 class DoubledRowsError(TablesError):
-    """A state table has rows with the same key; `partitions` names their offsets partitions, which must be loaded."""
+    """A state table has several rows with one key. The offsets partitions in `partitions` must be loaded again."""
 
     def __init__(self, table: str, partitions: Collection[int]) -> None:
         numbers = ", ".join(map(str, sorted(partitions)))
@@ -80,32 +80,32 @@ class DoubledRowsError(TablesError):
 
 
 class SegmentError(OffsetstreamError):
-    """A Kafka log segment is damaged, or is none."""
+    """A file is not a Kafka log segment, or is damaged."""
 
 
 class ReplayError(OffsetstreamError):
-    """A record that a coordinator cannot replay: a broker's load of the partition fails at it."""
+    """A coordinator cannot replay a record: a broker would fail to load the partition at it."""
 
 
 class IllegalStateError(ReplayError):
-    """Kafka's IllegalStateException: what was asked for does not fit the state of the group or the transaction."""
+    """Kafka's IllegalStateException: the operation does not fit the state of the group or transaction."""
 
 
 class UnreadableRecordError(OffsetstreamError):
-    """A record of the topic that Spark's Kafka source cannot read."""
+    """Spark's Kafka source cannot read a record of the topic."""
 
 
 class LineError(OffsetstreamError):
-    """A line of a file of records is none."""
+    """A line in a file of records is invalid."""
 
 
 class LeaseError(OffsetstreamError):
-    """Another job writes to these tables."""
+    """Another job holds the lease of these tables."""
 
 
 class SparkEndedError(OffsetstreamError):
-    """Spark's Java process was killed, or ended by itself."""
+    """Spark's Java process was killed or has exited."""
 
 
 class EnvironmentNotReadyError(OffsetstreamError):
-    """Something that this machine must have is missing: Java, a port, disk space, a registry."""
+    """The machine lacks a requirement: Java, a port, disk space, a registry."""

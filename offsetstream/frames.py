@@ -1,4 +1,4 @@
-"""The codec for whole tables of records: Arrow in, Arrow out; pandas in, pandas out."""
+"""The codec for tables of records: Arrow in, Arrow out; pandas in, pandas out."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Records = TypeVar("Records")  # a pyarrow Table or RecordBatch, or a pandas Data
 def decode(records: Records, key: str = "key", value: str = "value") -> Records:
     """Decode records of `__consumer_offsets` into the columns of `DECODED_SCHEMA`.
 
-    `records` is an Arrow table or record batch, or a pandas frame, with binary columns of keys and values (null is a
-    tombstone); what comes back is of the same kind, one row a record, in order (a frame has Arrow's types and the index
-    of `records`). A record that cannot be decoded has a reason in `error`. Raises TypeError for what is none of
-    these, KeyError for a column that is not there.
+    `records` is an Arrow table or record batch, or a pandas frame, with the binary columns `key` and `value` (a null
+    value is a tombstone). The result has the same kind and order, with one row per record. A frame gets Arrow types and
+    keeps its index. If a record cannot be decoded, `error` gives the reason. Raises TypeError for another kind of
+    `records`, KeyError for a missing column.
     """
     return cast("Records", _decode(records, key, value))
 
@@ -27,7 +27,7 @@ def _decode(records: Any, key: str, value: str) -> Any:
     if isinstance(records, pa.Table | pa.RecordBatch):
         decoded = decode_records(records.column(key), records.column(value))
         return decoded if isinstance(records, pa.RecordBatch) else pa.Table.from_batches([decoded])
-    pandas = sys.modules.get("pandas")  # who has a frame has imported it; others need not have it
+    pandas = sys.modules.get("pandas")  # a caller with a frame has imported pandas; others do not need it
     if pandas is None or not isinstance(records, pandas.DataFrame):
         kind = type(records).__name__
         raise TypeError(f"records are a {kind}: pass an Arrow table or record batch, or a pandas frame")

@@ -1,4 +1,4 @@
-"""Some of many at a time: for what costs as much for one as for hundreds."""
+"""Split many items into lists, for work that costs as much for one item as for hundreds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 def in_parts(items: Iterable[T], enough: int, size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield the items in lists of which each has `enough` by the sizes of its items; the last one may have less."""
-    held, size = list[T](), 0
+    """Yield lists of items with a total size of at least `enough` each; the last list may have less."""
+    part, size = list[T](), 0
     for item in items:
-        held.append(item)
+        part.append(item)
         size += size_of(item)
         if size >= enough:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,12 +1,12 @@
-"""Java's `String.hashCode`, which places groups (reference 7) and orders Scala's maps."""
+"""Java's `String.hashCode`: it assigns groups to offsets partitions (reference 7) and orders Scala's maps."""
 
 import sys
 from array import array
 
 
 def java_hash(text: str) -> int:
-    """Return the hash of the text: over UTF-16 code units, in 32 bits, signed."""
-    # surrogatepass: a lone surrogate cannot come from Kafka, yet must not stop a look-up.
+    """Return the hash of the text over its UTF-16 code units, as a signed 32-bit number."""
+    # surrogatepass: a lone surrogate cannot come from Kafka, but must not break a look-up.
     units = array("H", text.encode("utf-16-le", "surrogatepass"))
     if sys.byteorder == "big":
         units.byteswap()

@@ -1,4 +1,4 @@
-"""Tables and views for Python: rows as Arrow, from which pandas, Polars and DuckDB make their own without a copy."""
+"""Tables and views for Python: rows as Arrow, which pandas, Polars and DuckDB use without a copy."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 Wanted = str | int | Collection[str] | Collection[int] | None
 At = str | datetime | None
-_PARAMETERS = {"group_id": "group"}  # of columns that the command line has another name for
+_PARAMETERS = {"group_id": "group"}  # columns with another name on the command line
 _WIDTH = 100
 
 
 def open_tables(
     tables: str | PathLike[str], spark: SparkSession | None = None, *, max_age: timedelta | None = None
 ) -> Tables:
-    """Return the tables at a folder, a URI or, for `spark` to read them, in `catalog.schema`.
+    """Open the tables in a folder, at a URI or, with `spark`, in `catalog.schema`.
 
-    NoTableError where there are none, UsageError for what names no such place. What nobody looked at for `max_age` is
-    stale (`is_stale` of the views); None: as the tables say how often the job means to look; `timedelta.max`: nothing
-    is.
+    Data that the job has not checked for `max_age` is stale (column `is_stale` of the views). The default, None,
+    derives the age from the job's check interval; with `timedelta.max` nothing is stale. Raises NoTableError if there
+    are no tables, UsageError for an invalid place.
     """
     named = store_at(fspath(tables))
     store = named if spark is None else named.read_by(spark)
@@ -50,18 +50,18 @@ def open_tables(
         refuse_newer(store.source(COMMITTED_OFFSETS))
     except NoTableError as error:
         raise NoTableError(
-            f"there are no tables in {store.name}: name the folder of a job's, or make them by 'offsetstream run'"
+            f"there are no tables in {store.name}: name a job's folder, or create tables with 'offsetstream run'"
         ) from error
     return Tables(store, max_age)
 
 
 class Tables:
-    """The tables of one cluster and the views over them, each table as of the moment at which it is first read.
+    """The tables of one cluster and the views over them. Each table keeps the version of its first read.
 
-    Print it to see what there is. `group` and `topic` take a name or several, as on the command line; UnknownNameError
-    for one that no table knows. Other columns, such as `partition` or `verdict`, are parameters by their own names.
-    None is all. UsageError for a table, view or parameter that there is not; TablesError where a table cannot be read.
-    `docs/reference/tables.md` and `docs/reference/views.md` have the columns.
+    Print the object to see what it contains. `group` and `topic` take one name or several. Every other column, such as
+    `partition` or `verdict`, is a parameter by its own name. None selects all rows. Methods raise UnknownNameError for
+    a group or topic that no table contains, UsageError for an unknown table, view or parameter, and TablesError if a
+    table cannot be read. `docs/reference/tables.md` and `docs/reference/views.md` list the columns.
 
         tables = open_tables("tables")
         tables.view("lag", group="billing").df()
@@ -76,21 +76,21 @@ class Tables:
 
     @property
     def tables(self) -> dict[str, str]:
-        """What one row of each table is, by the table's name."""
+        """Describe one row of each table, by table name."""
         schemas = sorted([*all_schemas().values(), *BESIDE.values()], key=lambda schema: schema.name)
         return {schema.name: schema.comment.split(". ")[0] for schema in schemas}
 
     @property
     def views(self) -> dict[str, str]:
-        """What one row of each view is, by the view's name; of those that need `at`, that too."""
+        """Describe one row of each view, by view name; `(at=)` marks views that need `at`."""
         views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
         return {view.name: view.comment.split(". ")[0] + (" (at=)" if view.is_at else "") for view in views}
 
     def __repr__(self) -> str:
-        """Return where the tables are, what is in them, and how to ask.
+        """Return the place of the tables, their row counts, and how to query them.
 
-        Rows are those that Delta's log counts: no data is read. Nor is a log, where each look is a request to a store
-        or a job of Spark's: there only tables that were read before have a number.
+        Row counts come from Delta's log: no data is read. Where opening a log costs a request to a store or a Spark
+        job, only tables that were already read have a count.
         """
         counts = self._reader.row_counts()
         width = max(map(len, counts))
@@ -101,21 +101,21 @@ class Tables:
         return "\n".join(
             (
                 f"Tables of {self._store.name}",
-                f"{len(rows)} tables, and the rows in them (.read(name), .sql(query); .tables says what they are):",
+                f"{len(rows)} tables with their row counts (.read(name), .sql(query); .tables describes them):",
                 *rows,
-                f"{len(self.views)} views (.view(name), .sql(query); .views says what they are):",
+                f"{len(self.views)} views (.view(name), .sql(query); .views describes them):",
                 views,
             )
         )
 
     def freshness(self) -> Rows:
-        """Return as of when each offsets partition is known, and whether that is too long ago to tell of now."""
+        """Return how recent the data of each offsets partition is, and whether it is stale."""
         return self.view("freshness")
 
     def committed_offsets(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
-        """Return the committed offsets of the groups and topics, or of all, as their coordinators would.
+        """Return the committed offsets of the selected groups and topics, as their coordinators would.
 
-        So do the other methods by the names of state tables. `read` gives also rows that a change of the partition
+        The other methods named after state tables do the same. `read` also returns rows that a change of the partition
         count left behind in another offsets partition.
         """
         return self.read("committed_offsets", group=group, topic=topic, in_coordinator_partition=True)
@@ -129,11 +129,11 @@ class Tables:
         return self.read("group_members", group=group, in_coordinator_partition=True)
 
     def member_assignments(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
-        """Return the partitions that members have, are to get, or are to give up."""
+        """Return the partitions that members own, will get, or must give up."""
         return self.read("member_assignments", group=group, topic=topic, in_coordinator_partition=True)
 
     def member_subscriptions(self, *, group: Wanted = None) -> Rows:
-        """Return what members subscribe to."""
+        """Return the subscriptions of members."""
         return self.read("member_subscriptions", group=group, in_coordinator_partition=True)
 
     def offset_commits(self, *, group: Wanted = None, topic: Wanted = None) -> Rows:
@@ -141,7 +141,7 @@ class Tables:
         return self.read("offset_commits", group=group, topic=topic)
 
     def read(self, table: TableName, **wanted: Wanted) -> Rows:
-        """Return the rows of any table, with the types that `docs/reference/tables.md` names."""
+        """Return the rows of a table, with the types in `docs/reference/tables.md`."""
         if table not in self.tables:
             is_view = f"; {table} is a view: view('{table}')" if table in all_views() else ""
             raise UsageError(f"there is no table {table}{is_view or nearest_text(table, self.tables)}")
@@ -151,8 +151,8 @@ class Tables:
     def view(self, view: ViewName, *, at: At = None, **wanted: Wanted) -> Rows:
         """Return the rows of a view.
 
-        `at` is the instant of those that have one, such as `offsets_at`: a datetime with its zone, or what `--at` takes
-        (`10m` ago, `03:00`, `2026-11-21T03:00+01:00`; UTC where no zone is said).
+        Views such as `offsets_at` need an instant `at`: a datetime with a time zone, or a text as for `--at` (`10m`
+        ago, `03:00`, `2026-11-21T03:00+01:00`; UTC if it has no zone).
         """
         if view not in all_views():
             is_table = f"; {view} is a table: read('{view}')" if view in self.tables else ""
@@ -160,10 +160,10 @@ class Tables:
         return Rows(self._rows(view, load_view(view).column_names, wanted, _instant(at)))
 
     def sql(self, query: str, *, at: At = None) -> Rows:
-        """Return the rows of one SELECT of DuckDB's over all tables and views, as `offsetstream sql` does.
+        """Return the rows of one DuckDB SELECT over all tables and views, as `offsetstream sql` does.
 
-        It reaches nothing else, neither files nor variables of yours, and changes nothing. `at` is the instant of views
-        that have one. QueryError for what DuckDB refuses.
+        The query cannot reach your files or variables, and changes nothing. `at` is the instant of views that need one.
+        Raises QueryError if DuckDB rejects the query.
         """
         return Rows(Query(self._new_reader(), query, _instant(at)).arrow())
 
@@ -187,16 +187,16 @@ class Tables:
         found = self._reader.arrow(name, where, at=at)
         for column in ("group_id", "topic"):
             if column in where and (missing := set(where[column]) - set(found[column].unique().to_pylist())):
-                from offsetstream.cli.missing import refuse_unknown  # noqa: PLC0415 - seldom, and of commands
+                from offsetstream.cli.missing import refuse_unknown  # noqa: PLC0415 - rarely used
 
                 refuse_unknown(self._store, column, missing)
         return found
 
 
 class Rows:
-    """Rows as Arrow: all that a `pyarrow.Table` has (`num_rows`, `to_pylist()`, `select()`, ...), and frames of them.
+    """Rows as Arrow, with everything that a `pyarrow.Table` has (`num_rows`, `to_pylist()`, `select()`, ...).
 
-    Polars, DuckDB and whoever knows Arrow's C stream take it as it is.
+    Polars, DuckDB and other libraries that read Arrow's C stream accept it directly.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -207,27 +207,27 @@ class Rows:
         return self._rows
 
     def df(self) -> pd.DataFrame:
-        """Return a pandas frame with Arrow's types: an offset stays exact where others are null.
+        """Return a pandas frame with Arrow types: offsets stay exact integers next to nulls.
 
-        MissingPackageError where pandas is not installed.
+        Raises MissingPackageError if pandas is not installed.
         """
         try:
-            import pandas as pd  # noqa: PLC0415 - of the extra pandas
+            import pandas as pd  # noqa: PLC0415 - extra pandas
         except ModuleNotFoundError:
             raise MissingPackageError("pandas", "pandas") from None
         found: pd.DataFrame = self._rows.to_pandas(types_mapper=pd.ArrowDtype)
         return found
 
     def pl(self) -> pl.DataFrame:
-        """Return a Polars frame; MissingPackageError where Polars is not installed."""
+        """Return a Polars frame. Raises MissingPackageError if Polars is not installed."""
         try:
-            import polars as pl  # noqa: PLC0415 - of the extra polars
+            import polars as pl  # noqa: PLC0415 - extra polars
         except ModuleNotFoundError:
             raise MissingPackageError("polars", "polars") from None
         return pl.DataFrame(self._rows)
 
     def __repr__(self) -> str:
-        """Return a picture of the first and last rows, as DuckDB draws it."""
+        """Return the first and last rows as a text table, drawn by DuckDB."""
         connection = connected()
         connection.execute("SET TimeZone = 'UTC'")
         return str(connection.from_arrow(self._rows))
@@ -245,13 +245,13 @@ class Rows:
         return sorted({*super().__dir__(), *dir(self._rows)})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # `_rows` itself is missing while a copy is made
+        if name.startswith("_"):  # `_rows` itself does not exist yet while a copy is made
             raise AttributeError(name)
         return getattr(self._rows, name)
 
 
 def _instant(at: At) -> datetime | None:
-    from offsetstream.cli.times import parse_time  # noqa: PLC0415 - of commands: one way to write times
+    from offsetstream.cli.times import parse_time  # noqa: PLC0415 - the same time syntax as the commands
 
     if isinstance(at, str):
         try:
@@ -259,5 +259,5 @@ def _instant(at: At) -> datetime | None:
         except ValueError as error:
             raise UsageError(str(error)) from error
     if at is not None and at.tzinfo is None:
-        raise UsageError(f"{at} has no zone: {INSTANT}")
+        raise UsageError(f"{at} has no time zone: {INSTANT}")
     return at

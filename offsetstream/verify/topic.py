@@ -1,4 +1,4 @@
-"""Compare the history with the topic: the tables must have every record, and every row must be or have been a record."""
+"""Compare the history with the topic: every record must be in the tables, every row was once a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables and views of many clusters as one: of each name the rows of all, with the cluster's name before them."""
+"""Tables and views over many clusters: each name has the rows of all clusters, with a first column `cluster`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Define = Callable[[str, ViewReader], list[str]]
 def over_clusters(
     stores: Mapping[str, Store], define: Define, unreadable: Callable[[str, TablesError], None]
 ) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
-    """Return a DuckDB in which names stand for the rows of all clusters, and the files that it reads.
+    """Return a DuckDB connection in which each name has the rows of all clusters, and the files that it reads.
 
-    `define` has a cluster's reader define what is wanted, and returns the names: each cluster has a schema for them.
-    One whose tables cannot be read is given to `unreadable`, and has no rows.
+    `define` defines the needed names in a cluster's reader and returns them; each cluster has a DuckDB schema. A
+    cluster whose tables cannot be read is passed to `unreadable` and has no rows.
     """
     connection = connected()
     files: list[str] = []
@@ -48,4 +48,4 @@ def _rows(cluster: str, name: str) -> str:
 
 
 def _schema(cluster: str) -> str:
-    return f'"cluster {cluster}"'  # one may be called main
+    return f'"cluster {cluster}"'  # a cluster may be named main

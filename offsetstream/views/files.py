@@ -1,7 +1,7 @@
-"""The views as data: of each its file in `sql/`, in Spark SQL, and beside it what sqlglot made of that for DuckDB.
+"""The views as data. Each view has a file in `sql/` in Spark SQL, and next to it sqlglot's translation for DuckDB.
 
-A file begins with comments: what a row is, then a line for each column. `-- @include x` stands for `x.inc.sql`, which
-several files share. The first line of the translation names the tables and views that it reads.
+A file starts with comments: the meaning of a row, then a line for each column. `-- @include x` inserts `x.inc.sql`,
+which several files share. The first line of the translation names the tables and views that it reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HELPER, NEEDS = "Helper: ", "-- Reads: "
 
 @dataclass(frozen=True)
 class ViewColumn:
-    """A column: its name, its type in Spark SQL's words, and what it means."""
+    """A column: its name, Spark SQL type and meaning."""
 
     name: str
     type: str
@@ -27,9 +27,9 @@ class ViewColumn:
 
 @dataclass(frozen=True)
 class View:
-    """A view: what one row is, its columns, its SQL for either engine, and the tables and views that it reads.
+    """A view: the meaning of a row, its columns, its SQL for both engines, and the tables and views that it reads.
 
-    A view `at` an instant has one parameter, `:at`, in DuckDB's SQL `$at`. A helper is there for other views.
+    A view at an instant has the parameter `:at` (`$at` in DuckDB). A helper serves other views only.
     """
 
     name: str
@@ -42,18 +42,18 @@ class View:
 
     @property
     def is_at(self) -> bool:
-        """Whether it has the parameter."""
+        """Return whether the view has the parameter `:at`."""
         return ":at" in self.spark_sql
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns in their order."""
+        """Return the column names in order."""
         return tuple(column.name for column in self.columns)
 
 
 @cache
 def all_views() -> dict[str, View]:
-    """Return every view by its name, each after those that it reads."""
+    """Return every view by name, each after those that it reads."""
     names = [entry.name.removesuffix(".sql") for entry in _folder().iterdir() if re.fullmatch(r"\w+\.sql", entry.name)]
     views = {name: _view(name) for name in sorted(names)}
     ordered: dict[str, View] = {}
@@ -63,12 +63,12 @@ def all_views() -> dict[str, View]:
 
 
 def load_view(name: str) -> View:
-    """Return the view; KeyError if there is none of this name."""
+    """Return the view. Raises KeyError for an unknown name."""
     return all_views()[name]
 
 
 def needed(name: str) -> list[View]:
-    """Return the views that a view reads, and itself at the end, each after those that it reads."""
+    """Return the views that a view reads, directly or not, and the view itself last, in order of definition."""
     views, wanted, open_ = all_views(), set[str](), [name]
     while open_:
         wanted.add(view := open_.pop())
@@ -77,13 +77,13 @@ def needed(name: str) -> list[View]:
 
 
 def spark_sql(name: str) -> str:
-    """Return the query of a file for Spark: without the comments at its top, and with what it includes."""
+    """Return the Spark query of a file: without the comments at its top, with its includes."""
     return _INCLUDE.sub(lambda found: _body(f"{found[1]}.inc.sql"), _body(f"{name}.sql"))
 
 
 def _view(name: str) -> View:
-    told = [line for line in _read(f"{name}.sql").split("\n") if line.startswith("--")]
-    columns = [ViewColumn(*found.groups()) for line in told if (found := _COLUMN.fullmatch(line))]
+    comments = [line for line in _read(f"{name}.sql").split("\n") if line.startswith("--")]
+    columns = [ViewColumn(*found.groups()) for line in comments if (found := _COLUMN.fullmatch(line))]
     head = _read(f"{name}.sql").partition("\n--\n")[0]
     comment = " ".join(line.removeprefix("-- ") for line in head.split("\n"))
     needs, _, duckdb_sql = _read(f"{name}.duckdb.sql").partition("\n")
@@ -100,7 +100,7 @@ def _view(name: str) -> View:
 
 
 def _body(file: str) -> str:
-    """Return what follows the comments at the top."""
+    """Return the text after the comments at the top."""
     return re.sub(r"\A(--.*\n)+", "", _read(file))
 
 

@@ -1,4 +1,4 @@
-"""The views as they would have answered at an instant: over what the tables had then, as the history tells it."""
+"""The views as of an instant: over the content that the tables had at that time, according to the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.store import Store
 from offsetstream.views.files import load_view
 from offsetstream.views.reader import ViewReader, columns_of
 
-# State, and the view that has it at an instant.
+# State tables, and the view with their content at an instant.
 _STATE = {
     "committed_offsets": "offsets_at",
     "groups": "group_state_at",
@@ -24,12 +24,12 @@ _THEN = {
         SELECT offsets_partition, group_id, member_id, unnest(string_split(subscribed_topics, ',')) AS topic,
                'name' AS subscribed_by, record_offset, record_timestamp, log_id, true AS in_coordinator_partition
         FROM "group_members as it was" WHERE coalesce(subscribed_topics, '') <> ''""",
-    # Ids that the job saw later name what was there then, too; but not beside a topic of the same name.
+    # Ids that the job saw later name topics of that time, too, unless a topic of the same name existed.
     "topics": """
         SELECT * REPLACE (CASE WHEN deleted_at <= {at} THEN deleted_at END AS deleted_at) FROM ({topics})
         QUALIFY NOT coalesce(first_seen_at > greatest({at}, min(first_seen_at) OVER (PARTITION BY topic)), false)""",
-    # A row of end_offsets held until the next one's previous look; the newest look may not be among them yet. How long
-    # after that it tells of an instant is known_until.
+    # A row of end_offsets is valid until the previous sample of the next row; the newest sample may not be there yet.
+    # known_until says how long after that the row may be used.
     "topic_partitions": """
         WITH looks AS (
           SELECT *, lead(previous_sampled_at) OVER parts AS held_until FROM ({end_offsets})
@@ -63,10 +63,10 @@ _THEN = {
 
 
 class InstantReader(ViewReader):
-    """The views of a store's tables as of an instant; of some `groups` only, where that is enough.
+    """The views of a store's tables as of an instant, optionally for some `groups` only.
 
-    `unknown` has the rows that tell of which groups and offsets partitions the history does not reach back so far,
-    once a view was asked for. Raises what ViewReader does.
+    After a view was read, `unknown` has a row for each group and offsets partition whose history does not reach back
+    that far. Raises what ViewReader raises.
     """
 
     def __init__(self, store: Store, at: datetime, groups: Collection[str] | None = None) -> None:
@@ -81,7 +81,7 @@ class InstantReader(ViewReader):
         self.unknown: list[dict[str, Any]] = []
 
     def table_query(self, table: str) -> str:
-        """Return the query of a table's rows of then."""
+        """Return the query of a table's rows at that time."""
         if table in _STATE:
             return self._state(table)
         if table == "member_subscriptions":
@@ -96,7 +96,7 @@ class InstantReader(ViewReader):
         return f"SELECT * FROM ({query}) WHERE {time} < {self._literal}" if time else query  # noqa: S608 - all ours
 
     def _open(self, tables: Iterable[str]) -> None:
-        """Leave out what is read of the history."""
+        """Skip state tables, which come from the history."""
         super()._open(table for table in tables if table not in _STATE and table != "member_subscriptions")
 
     def _state(self, table: str) -> str:

@@ -1,4 +1,4 @@
-"""What is there that is nearest to a name that is not."""
+"""Suggest existing names for an unknown name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from difflib import get_close_matches
 
 
 def nearest_text(name: str, known: Iterable[str], number: int = 3) -> str:
-    """Return `; nearest: a, b`, or nothing where no name resembles it."""
+    """Return `; nearest: a, b`, or an empty text if no name is similar."""
     found = get_close_matches(name, list(known), number, 0.5)
     return f"; nearest: {', '.join(found)}" if found else ""

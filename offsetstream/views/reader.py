@@ -1,4 +1,4 @@
-"""The views for a quick look: DuckDB computes them over the tables that they need, as these were when first read."""
+"""Views in DuckDB, over the tables that they need. Each table keeps the version of its first read."""
 
 from __future__ import annotations
 
@@ -35,25 +35,24 @@ WITH last_before AS (
 FROM "stored offset_commits" WHERE record_timestamp >= {since}
 UNION ALL FROM "stored offset_commits" SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
   WHERE record_timestamp < {since}"""
-# A group may be assigned what it never committed, by the id of a topic that has another name now.
+# A group may be assigned a partition that it never committed, by the id of a topic that was renamed.
 _OF_TOPICS = """
 FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (
   FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
   UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic)"""
-INSTANT = "say which by --at 10m or --at 03:00, in Python by at='10m' or a datetime that has a zone"
+INSTANT = "give --at 10m or --at 03:00, in Python at='10m' or a datetime with a time zone"
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
 
 class ViewReader:
-    """The views of a store's tables, and the tables; what takes more than 400 MB of memory goes to disk.
+    """The views and tables of a store. What needs more than 400 MB of memory goes to disk.
 
-    `relations` are queries of DuckDB's dialect that stand in for tables or views by their names: so may a `clock` of
-    another instant. `groups`: the tables have rows of these only, which is all that views of groups need; `since`: of
-    each cell's commits those from then on, and the last commit and deletion before. In a `connection` that readers
-    share, what they define is in the schema that is in use. `opened` has the tables that another reader of the same
-    store has opened: both then see the same versions. All methods raise TablesError where a table is not there or
-    cannot be read, KeyError for a table, view or column that there is not, UsageError for an instant that is missing or
-    not wanted.
+    `relations` are DuckDB queries that replace tables or views by name, for example `clock` for another instant. With
+    `groups`, tables have only the rows of these groups, which is enough for views of groups. With `since`, the history
+    of each cell has only the commits from that time on, and the last commit and deletion before. Readers that share a
+    `connection` define their names in its current schema. `opened` has the tables that another reader of the same store
+    has opened, so that both see the same versions. All methods raise TablesError if a table is missing or unreadable,
+    KeyError for an unknown table, view or column, and UsageError for a missing or unexpected instant.
     """
 
     def __init__(
@@ -77,24 +76,24 @@ class ViewReader:
             self.define(name, query)
 
     def rows(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> list[dict[str, Any]]:
-        """Return the rows whose columns in `where` have one of the given values; instants are Python's, in UTC."""
+        """Return the rows whose columns in `where` have one of the given values; times are datetimes in UTC."""
         with _told(_doing(name)):
             return fetch_rows(self.relation(name, where, at=at))
 
     def arrow(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> pa.Table:
-        """Return the same as Arrow."""
+        """Return the same rows as Arrow."""
         with _told(_doing(name)):
             found: pa.Table = self.relation(name, where, at=at).to_arrow_table()
             return found
 
     def relation(self, name: str, where: Where | None = None, *, at: datetime | None = None) -> duckdb.DuckDBPyRelation:
-        """Return the same of a table or view for DuckDB to go on with; `at`, in any zone, is that of a view."""
+        """Return the same rows as a DuckDB relation; `at` (any time zone) is the instant of a view that needs one."""
         wanted = schema_of(name) if _is_table(name) else load_view(name)
         is_at = isinstance(wanted, View) and wanted.is_at
         if is_at and (at is None or at.tzinfo is None):
-            raise UsageError(f"the view {name} is of an instant: {INSTANT}")
+            raise UsageError(f"the view {name} needs an instant: {INSTANT}")
         if at is not None and not is_at:
-            raise UsageError(f"{name} is of no other instant than now: leave out at")
+            raise UsageError(f"{name} answers about now only: remove at")
         if isinstance(wanted, View):
             self._define_whole(name, at)
         else:
@@ -108,10 +107,9 @@ class ViewReader:
         return relation
 
     def row_counts(self) -> dict[str, int | None]:
-        """Return of each table that is there how many rows its log tells of; None where it does not, or nobody looked.
+        """Return the row count of each existing table from its log; None if the log lacks it or was not opened.
 
-        No data is read, and nothing raised. Where opening a table costs (`is_dear`), only those that were opened are
-        asked.
+        Reads no data and raises nothing. Where opening a table is expensive (`is_dear`), only open tables are counted.
         """
         found: dict[str, int | None] = {}
         for name in sorted([*all_schemas(), *BESIDE], key=is_history):
@@ -121,14 +119,14 @@ class ViewReader:
                 source = self._sources.get(name)
                 if source is not None or name not in self._sources:
                     found[name] = None if source is None else source.row_count
-            except Exception:  # whatever stores raise: who asks only wants to see what there is
+            except Exception:  # stores raise many kinds; the caller only wants an overview
                 found[name] = None
         return found
 
     def _define_whole(self, view: str, at: datetime | None) -> None:
-        """Define a view, and before it all that it reads."""
+        """Define a view after everything that it reads."""
         views = needed(view)
-        # A job may be at work: histories are read after the states that are to be found in them.
+        # A job may be running: read histories after states, so that each state is in its history.
         tables = sorted({name for each in views for name in each.reads if _is_table(name)}, key=is_history)
         for _, alike in groupby(tables, is_history):
             self._open(each for each in alike if each not in self._defined)
@@ -138,12 +136,12 @@ class ViewReader:
             self.define_view(each, at)
 
     def fetch(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query over what is defined by then."""
-        with _told("read what a query asks for"):
+        """Return the rows of a query over the defined names."""
+        with _told("run a query over the tables"):
             return self.connection.execute(query).fetchall()
 
     def define_view(self, view: View, at: datetime | None) -> None:
-        """Have a view stand for its query over the tables that it reads; the views among these must be defined."""
+        """Define a view over the tables that it reads. Views that it reads must be defined before."""
         if view.name in self._defined and not view.is_at:
             return
         for table in view.reads:
@@ -156,27 +154,27 @@ class ViewReader:
             self.define(view.name, query, kept=view.name in KEPT)
 
     def define(self, name: str, query: str, *, kept: bool = False) -> None:
-        """Have a query of DuckDB stand for a table or view from now on; its rows are `kept` where many ask for them."""
+        """Define a table or view by a DuckDB query. `kept` stores its rows, for names that are read often."""
         self.connection.execute(f'CREATE OR REPLACE {"TABLE" if kept else "VIEW"} "{name}" AS {query}')
         self._defined.add(name)
 
     def set_max_age(self, seconds: float | None) -> None:
-        """Have be stale what nobody looked at for so long; None: nothing."""
+        """Set the age in seconds from which data is stale; None: never."""
         literal = "NULL" if seconds is None else repr(seconds)
         self.define("max_age", f"SELECT CAST({literal} AS DOUBLE) AS max_age_seconds")
 
     def has(self, name: str) -> bool:
-        """Tell whether something stands for a name."""
+        """Return whether a name is defined."""
         return name in self._defined
 
     def define_table(self, table: str) -> None:
-        """Have a table's name stand for its rows; a name that is no table's is left alone."""
+        """Define a table by its stored rows. Ignores names that are not tables."""
         if table not in self._defined and _is_table(table):
             with _told(_doing(table)):
                 self.define(table, self.table_query(table))
 
     def table_query(self, table: str) -> str:
-        """Return the query of a table's rows as they are stored; a column that the files lack is null."""
+        """Return the query of a table's stored rows. A column that the files lack is null."""
         schema = schema_of(table)
         rows = f"{table} as it is stored"
         self._open([table])
@@ -203,14 +201,14 @@ class ViewReader:
         return 'FROM "later offset_commits"'
 
     def _open(self, tables: Iterable[str]) -> None:
-        """Open tables side by side: for each its log is looked for, which may be far away. Spark does it one by one."""
+        """Open tables in parallel, since each log may be remote. With Spark, open them one by one."""
         missing = [table for table in tables if table not in self._sources]
         at_once = 1 if self.store.needs_spark else len(missing)
         with ThreadPoolExecutor(at_once or 1) as pool:
             self._sources |= zip(missing, pool.map(self._source, missing), strict=True)
 
     def _source(self, table: str) -> Source | None:
-        """Return where a table's rows are; None for a table of the user's that is not there."""
+        """Return the source of a table's rows; None for an optional table that does not exist."""
         try:
             source = self.store.source(table)
             refuse_newer(source)
@@ -221,7 +219,7 @@ class ViewReader:
         return source
 
     def _of_topics(self, query: str) -> str:
-        """Return the query's rows of the topics that the groups may have to do with."""
+        """Return the query for the rows of topics that the groups commit or are assigned."""
         for table in ("offset_commits", "member_assignments", "topics"):
             self.define_table(table)
         return _OF_TOPICS.format(query=query)
@@ -232,7 +230,7 @@ def _is_table(name: str) -> bool:
 
 
 def schema_of(table: str) -> TableSchema:
-    """Return the schema of a table, of those beside the job's too; KeyError if there is no such table."""
+    """Return the schema of a table, including optional ones. Raises KeyError for an unknown table."""
     return BESIDE.get(table) or all_schemas()[table]
 
 
@@ -241,7 +239,7 @@ def _doing(name: str) -> str:
 
 
 def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
-    """Return the schema's columns, of which those that the files lack are null."""
+    """Return the schema's columns as SQL; columns that the files lack are null."""
     return ", ".join(
         f'"{column.name}"'
         if column.name in existing

@@ -1,7 +1,7 @@
-"""The samples that a view of now needs: those of partitions where messages wait, from what is looked back to on.
+"""Select the samples that views about now need: of partitions with waiting messages, since the earliest needed time.
 
-A month of samples is millions of rows, of which `time_lag` and `group_status` look at few. Both read `end_intervals`;
-here that is made of these few rows, which give each of the two the same answer as all do.
+A month of samples has millions of rows, but `time_lag` and `group_status` need few of them. Both read `end_intervals`,
+which is built here from these rows only. The answers are the same as with all rows.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 OF_NOW = frozenset({"time_lag", "group_status_partitions"})
-KEPT = frozenset({"waiting_commits"})  # whose rows are found once: samples and statuses ask for them
-_BY_COMMITS = "group_status_partitions"  # looks back to the group's last commits, which takes time to find
+KEPT = frozenset({"waiting_commits"})  # rows are stored: samples and statuses both read them
+_BY_COMMITS = "group_status_partitions"  # needs the group's last commits, which are slow to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
-_MOST = 999_999  # that DuckDB's arg_max takes
+_MOST = 999_999  # upper limit of DuckDB's arg_max
 _NO_COMMITS = "(SELECT NULL AS cell, NULL AS record_timestamp, NULL AS record_offset WHERE false)"
 _RECENT, _OFFSETS, _FEWER = "recent end_intervals", "recent end_offsets", " by offset"
 _RING, _WINDOW_SECONDS, _SAMPLE_SECONDS = 10, 300, 10  # as in group_status_partitions.sql
-# Of each partition: the lowest offset that is to be read next, and the earliest time of which a status asks where the
-# log ended: of its last commits, of the one that stood when the window began, of the first end of the ring. The last
-# sample at that offset or below, and the last one at that time or before, are the first needed.
+# For each partition: the lowest next offset to read, and the earliest time at which a status needs the end offset: that
+# of its last commits, of the commit that was current when the window started, or of the first end in the ring. The last
+# sample at or below that offset and the last one at or before that time are the first that are needed.
 _QUERY = """
 WITH rings AS (
   SELECT cell, list_min(arg_max(record_timestamp, record_offset, {intervals})) AS ring_at,
@@ -47,7 +47,7 @@ WHERE e.topic_id IS NOT DISTINCT FROM n.topic_id
 
 
 def over_recent(reader: ViewReader, view: str, query: str) -> str:
-    """Return the query of a view of now over the samples that it needs, which are read; raises what ViewReader does."""
+    """Read the samples that a view about now needs and return its query over them. Raises what ViewReader raises."""
     by_commits = view == _BY_COMMITS or reader.has(_RECENT)
     suffix = "" if by_commits else _FEWER
     if not reader.has(_RECENT + suffix):

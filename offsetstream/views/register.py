@@ -1,4 +1,4 @@
-"""The SQL by which any catalog of Spark's gets all tables, where they lie, and the views over them."""
+"""SQL that registers all tables at their location, and the views over them, in a Spark catalog."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from offsetstream.views.spark import place_of, statements
 
 
 def registration(store: Store, database: str) -> Iterator[str]:
-    """Yield what registers all tables of a store, and the views, in a `schema` or `catalog.schema`, made if missing.
+    """Yield the statements that register a store's tables and views in a `schema` or `catalog.schema`.
 
-    Tables of a catalog are there already: only views are made. Raises TablesError where a table is not there.
+    They create the schema if it is missing. Tables in a catalog are registered already: only views are created. Raises
+    TablesError for a missing table.
     """
     place = place_of(database)
     yield f"CREATE DATABASE IF NOT EXISTS {place}"
@@ -26,13 +27,13 @@ def registration(store: Store, database: str) -> Iterator[str]:
         for schema in BESIDE.values():
             if store.opened(schema.name) is not None:
                 yield _registered(schema, store, place)
-            elif schema is THRESHOLDS:  # which views read
+            elif schema is THRESHOLDS:  # views read it
                 yield _registered(schema, store, place, _columns(schema))
     yield from statements(store, database)
 
 
 def _registered(schema: TableSchema, store: Store, place: str, columns: str = "") -> str:
-    """Return what names a table that lies in the store; Delta has its columns and their comments."""
+    """Return the statement for a table in the store. Delta supplies its columns and their comments."""
     where = literal(f"{in_hadoop(store.name)}/{schema.name}")
     return f"CREATE TABLE IF NOT EXISTS {place}.{quoted(schema.name)}{columns} USING delta LOCATION {where}"
 

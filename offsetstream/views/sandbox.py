@@ -1,4 +1,4 @@
-"""A query of the user's over tables and views, which reaches nothing else: no other file, no address, no setting."""
+"""Run a user's query over tables and views. It cannot reach other files, addresses or settings."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AGAIN_SECONDS = 0.1
-_AT_ONCE = 2048  # rows that are Python's at a time
+_AT_ONCE = 2048  # rows fetched at a time
 _WORD = re.compile(r"\w+")
 _NEAREST = re.compile(r"^Candidate bindings: (.+)", re.MULTILINE)
 _UNKNOWN = re.compile(r"Table with name (.+?) does not exist")
 
 
 class QueryError(OffsetstreamError):
-    """A query that DuckDB refuses; the message says why."""
+    """DuckDB rejected a query; the message gives the reason."""
 
 
 def relation_names() -> list[str]:
@@ -44,11 +44,11 @@ def relation_names() -> list[str]:
 
 
 class Query:
-    """A SELECT of the user's over all tables and views; `at` is the instant of the views that have one.
+    """A user's SELECT over all tables and views; `at` is the instant of views that need one.
 
-    It takes a reader for itself: a locked connection is of no use to others. DuckDB opens the tables' own files only,
-    and takes no setting any more. Raises UsageError for another statement than one SELECT, or where `at` is missing;
-    QueryError for one that DuckDB refuses; TablesError for tables that cannot be read.
+    It needs a reader of its own, because it locks the connection: DuckDB then opens only the tables' own files and
+    accepts no settings. Raises UsageError unless the query is one SELECT, or if `at` is missing; QueryError if DuckDB
+    rejects the query; TablesError if tables cannot be read.
     """
 
     def __init__(self, reader: ViewReader, query: str, at: datetime | None = None) -> None:
@@ -64,9 +64,9 @@ class Query:
         at: datetime | None,
         unreadable: Callable[[str, TablesError], None],
     ) -> Self:
-        """Return a query over the tables and views of many clusters, each with a first column `cluster`.
+        """Return a query over the tables and views of many clusters, with a first column `cluster`.
 
-        A cluster that lacks a table which the query reads, or whose tables cannot be read, is given to `unreadable`.
+        A cluster that lacks a table of the query, or whose tables cannot be read, is passed to `unreadable`.
         """
         lacking, made = dict[str, dict[str, NoTableError]](), cls.__new__(cls)
 
@@ -97,20 +97,20 @@ class Query:
             self.columns = _unique(connection.sql(query).columns)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Run it, and yield the rows, of which a part is in memory at a time."""
+        """Run the query and yield its rows. Only some rows are in memory at a time."""
         with self._told():
             self._interruptible(lambda: self._connection.execute(self._query))
             while found := self._interruptible(lambda: self._connection.fetchmany(_AT_ONCE)):
                 yield from found
 
     def arrow(self) -> pa.Table:
-        """Run it, and return all rows as Arrow."""
+        """Run the query and return all rows as Arrow."""
         with self._told():
             found = self._interruptible(lambda: self._connection.sql(self._query).to_arrow_table())
         return found.rename_columns(self.columns)
 
     def _interruptible(self, call: Callable[[], T]) -> T:
-        """Call in a thread of its own: DuckDB hears Ctrl-C between its tasks only, of which one may have no end."""
+        """Call in a separate thread: DuckDB checks Ctrl-C only between its tasks, and one task may never end."""
         outcome = Future[T]()
 
         def run() -> None:
@@ -125,7 +125,7 @@ class Query:
             return outcome.result()
         except KeyboardInterrupt:
             while thread.is_alive():
-                self._connection.interrupt()  # forgotten where the query only begins
+                self._connection.interrupt()  # lost if the query has only just started
                 thread.join(_AGAIN_SECONDS)
             raise
 
@@ -146,14 +146,14 @@ class Query:
 
 
 def _refused(error: duckdb.Error) -> QueryError:
-    """Return what DuckDB says of a query, and which columns it would know, without the lines that point into it."""
+    """Return DuckDB's error as one line, with the nearest known columns."""
     nearest = _NEAREST.search(str(error))
     known = "; nearest: " + ", ".join(re.findall(r'"(\w+)"', nearest[1])) if nearest else ""
     return QueryError(f"DuckDB refuses the query: {first_line(error)}{known}")
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Give a number to columns that have the name of one before them."""
+    """Number repeated column names to make them unique."""
     found: list[str] = []
     for name in names:
         number, own = 1, name
@@ -169,11 +169,11 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     except duckdb.Error as error:
         raise _refused(error) from error
     if [statement.type for statement in statements] != [StatementType.SELECT]:
-        raise UsageError("sql takes one SELECT, and changes nothing: give a query such as 'SELECT * FROM lag'")
+        raise UsageError("sql takes one SELECT and changes nothing: give a query such as 'SELECT * FROM lag'")
 
 
 def _reads(connection: duckdb.DuckDBPyConnection, query: str, view: str) -> bool:
-    """Tell whether a query reads a view that is there, and does not only have a word of its name."""
+    """Return whether a query really reads an existing view, not only contains its name as a word."""
     connection.begin()
     try:
         connection.execute(f'DROP VIEW "{view}"')
@@ -181,7 +181,7 @@ def _reads(connection: duckdb.DuckDBPyConnection, query: str, view: str) -> bool
     except duckdb.CatalogException as error:
         found = _UNKNOWN.search(str(error))
         return found is not None and found[1] == view
-    except duckdb.Error:  # which is told when it is run
+    except duckdb.Error:  # reported when the query runs
         return False
     finally:
         connection.rollback()
@@ -193,7 +193,7 @@ def _words(query: str) -> set[str]:
 
 
 def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[list[str], dict[str, NoTableError]]:
-    """Define what the query's words name, and what that reads; return these names, and those that have no table."""
+    """Define the tables and views that the query's words name; return the defined and the missing names."""
     missing: dict[str, NoTableError] = {}
     for name in [*all_schemas(), *BESIDE]:
         if name in words:
@@ -205,7 +205,7 @@ def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[l
         if name not in words:
             continue
         if wanted.is_at and at is None:
-            raise UsageError(f"the view {name} is of an instant: {INSTANT}")
+            raise UsageError(f"the view {name} needs an instant: {INSTANT}")
         try:
             for view in needed(name):
                 reader.define_view(view, at)
@@ -215,7 +215,7 @@ def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[l
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    """Leave the tables' own files, and nothing else, not even a Python variable of ours; then no setting any more."""
+    """Allow only the tables' own files, not even Python variables; then lock the settings."""
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET allow_persistent_secrets = false")
     paths = ", ".join("'" + file.replace("'", "''") + "'" for file in files)

@@ -1,4 +1,4 @@
-"""The views in a catalog of Spark's that lasts, for SQL and BI, each after those that it reads."""
+"""Create the views in a persistent Spark catalog, for SQL and BI, each after those that it reads."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _OF_SPARK = "spark_catalog"
 
 
 def statements(store: Store, database: str) -> Iterator[str]:
-    """Yield what makes the views in a `schema` or `catalog.schema`; a view at an instant is none of a catalog."""
+    """Yield the statements that create the views in a `schema` or `catalog.schema`, without views at an instant."""
     for view in _lasting_views():
         yield _statement(view, store, place_of(database))
 
 
 def create_views(store: Store, database: str, spark: SparkSession) -> list[str]:
-    """Make the views anew in a database, which is made if it is missing, and the user's empty table if that is.
+    """Create or replace the views in a database. Creates the database and an empty table `thresholds` if missing.
 
-    Returns their names. Raises UsageError where the session's catalog ends with it, and whatever Spark raises.
+    Returns the view names. Raises UsageError if the session's catalog is not persistent, and whatever Spark raises.
     """
     _require_lasting(database, spark)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {place_of(database)}")
@@ -42,7 +42,7 @@ def _lasting_views() -> list[View]:
 
 
 def place_of(database: str) -> str:
-    """Return a `schema` or `catalog.schema` as Spark's SQL has it."""
+    """Return a `schema` or `catalog.schema` quoted for Spark SQL."""
     return ".".join(map(quoted, database.split(".")))
 
 
@@ -50,7 +50,7 @@ def _require_lasting(database: str, spark: SparkSession) -> None:
     catalog = database.split(".", maxsplit=1)[0] if "." in database else spark.catalog.currentCatalog()
     if catalog == _OF_SPARK and spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
         raise UsageError(
-            "this session's catalog is in memory, and a view there ends with the command: name one that lasts, such as "
+            "this session's catalog is in memory, so views end with the command: use a persistent one, such as "
             "Hive's metastore (--conf spark.sql.catalogImplementation=hive --conf spark.hadoop.hive.metastore.uris=...)"
         )
 
@@ -58,7 +58,7 @@ def _require_lasting(database: str, spark: SparkSession) -> None:
 def _statement(view: View, store: Store, place: str) -> str:
     views = all_views()
     names = {name: f"{place}.{quoted(name)}" if name in views else store.sql_name(name) for name in view.reads}
-    # Tables by the names that the file has for them.
+    # Tables under the names that the view's file uses.
     sources = ",\n".join(f"{quoted(name)} AS (TABLE {source})" for name, source in names.items())
     query = f"WITH {sources}\nSELECT * FROM (\n{view.spark_sql}\n)" if sources else view.spark_sql
     columns = ", ".join(f"{quoted(column.name)} COMMENT {literal(column.comment)}" for column in view.columns)

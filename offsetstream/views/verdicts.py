@@ -29,14 +29,14 @@ VERDICTS = (
     Verdict("catching up", "OK", "The lag falls"),
     Verdict("unknown", "UNKNOWN", "The tables lack the data to judge; the reason names what is missing"),
     Verdict("abandoned", "WARN", "Messages wait in a topic that no member of the live group subscribes to any more"),
-    Verdict("waiting", "WARN", "The group has read everything up to a transaction that has been open for at least a minute"),
+    Verdict("waiting", "WARN", "All is read up to a transaction that has been open for at least a minute"),
     Verdict(
         "blocked",
         "WARN",
-        "An open transaction has blocked the offsets partition for at least a minute, so newer commits cannot be read yet",
+        "An open transaction has blocked the offsets partition for at least a minute, so newer commits are not visible",
     ),
-    Verdict("unstable", "WARN", "Six or more rebalances in five minutes, with a client that repeatedly leaves and rejoins"),
-    Verdict("beyond the end", "WARN", "The committed offset is beyond the end of the log, so the client will reset its position"),
+    Verdict("unstable", "WARN", "Six or more rebalances in five minutes, with a client that comes and goes"),
+    Verdict("beyond the end", "WARN", "The committed offset is beyond the end of the log, so the client will reset it"),
     Verdict(
         "falling behind",
         "WARN",
@@ -44,7 +44,7 @@ VERDICTS = (
     ),
     Verdict("late", "WARN", "Messages have waited for longer than max_time_lag_seconds"),
     Verdict("stalled", "ERR", "The group keeps committing the same offset while messages wait"),
-    Verdict("stopped", "ERR", "Messages wait, and the time since the last commit is longer than the whole window of recent commits"),
+    Verdict("stopped", "ERR", "Messages wait, and the time since the last commit exceeds the span of the last commits"),
     Verdict("rewound", "ERR", "The group committed a lower offset and has not reached its previous offset again"),
     Verdict("dead", "ERR", "Messages wait, the group has no members, and it has not committed for window_seconds"),
 )

@@ -218,9 +218,9 @@ def test_an_age_holds_for_views_and_sql(tmp_path: Path, max_age: timedelta, is_s
         ("groups(group=['x1', 'billing', 'x2'])", "group 'x1' is not there; 1 more are not there either"),
         ("sql('FROM lagg')", "there is no table or view lagg; nearest: lag"),
         ("sql('SELECT grup_id FROM groups')", "not found in FROM clause!; nearest: group_id"),
-        ("view('offsets_at')", "the view offsets_at is of an instant: say which by --at 10m"),
+        ("view('offsets_at')", "the view offsets_at needs an instant: give --at 10m"),
         ("view('offsets_at', at='soon')", "'soon' is not a time: give 10m"),
-        ("view('lag', at='10m')", "lag is of no other instant than now"),
+        ("view('lag', at='10m')", "lag answers about now only"),
         ("sql('FROM offsets_at')", "in Python by at='10m'"),
     ],
 )

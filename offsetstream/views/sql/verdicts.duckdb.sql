@@ -27,28 +27,28 @@ FROM (VALUES
     'WARN',
     4,
     2,
-    'The group has read everything up to a transaction that has been open for at least a minute'
+    'All is read up to a transaction that has been open for at least a minute'
   ),
   (
     'blocked',
     'WARN',
     5,
     2,
-    'An open transaction has blocked the offsets partition for at least a minute, so newer commits cannot be read yet'
+    'An open transaction has blocked the offsets partition for at least a minute, so newer commits are not visible'
   ),
   (
     'unstable',
     'WARN',
     6,
     2,
-    'Six or more rebalances in five minutes, with a client that repeatedly leaves and rejoins'
+    'Six or more rebalances in five minutes, with a client that comes and goes'
   ),
   (
     'beyond the end',
     'WARN',
     7,
     2,
-    'The committed offset is beyond the end of the log, so the client will reset its position'
+    'The committed offset is beyond the end of the log, so the client will reset it'
   ),
   (
     'falling behind',
@@ -76,7 +76,7 @@ FROM (VALUES
     'ERR',
     11,
     3,
-    'Messages wait, and the time since the last commit is longer than the whole window of recent commits'
+    'Messages wait, and the time since the last commit exceeds the span of the last commits'
   ),
   (
     'rewound',

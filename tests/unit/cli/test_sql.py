@@ -136,7 +136,7 @@ def test_unknown_names_give_an_error(run: Run, tables: Path, tmp_path: Path) -> 
         done = run("sql", query, tables=tables)
         assert (done.exit_code, done.stdout, told in done.stderr) == (1, "", True), done.output
     without = run("sql", "SELECT * FROM offsets_at", tables=tables)
-    assert (without.exit_code, "say which by --at" in without.stderr) == (2, True)
+    assert (without.exit_code, "give --at" in without.stderr) == (2, True)
     nothing = run("sql", "SELECT * FROM groups", tables=tmp_path)
     assert (nothing.exit_code, "there is no table" in nothing.stderr) == (1, True)
     assert run("sql").exit_code == 2
