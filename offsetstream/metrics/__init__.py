@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, and whether the job is well: over HTTP, from a thread of the running job."""
+"""Metrics for Prometheus and health checks over HTTP, served by a thread of the running job."""

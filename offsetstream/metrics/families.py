@@ -1,4 +1,4 @@
-"""What metrics there are, as data (`families/`): the job's by name, those of groups with their queries."""
+"""The metrics as data (`families/`): the job's by name, those of groups with their queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JOB, COORDINATORS, GROUPS = "job", "coordinators", "groups"
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name, its type in Prometheus' words, the names of its labels, and what it means."""
+    """A metric: its name, Prometheus type, label names and help text."""
 
     name: str
     type: str
@@ -23,7 +23,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Queried:
-    """Gauges of the same labels and what they are read from: a query of DuckDB's with a column for each of both."""
+    """Gauges with the same labels, and the DuckDB query that returns a column for each label and gauge."""
 
     sql: str
     families: tuple[Family, ...]
@@ -38,7 +38,7 @@ def job_families() -> dict[str, Family]:
 
 @cache
 def queried_families(file: str) -> tuple[Queried, ...]:
-    """Return those of a file: of the coordinators, of groups, or of groups under the names of another exporter."""
+    """Return the metrics of a file: of coordinators, of groups, or of groups under the names of another exporter."""
     return tuple(
         Queried(
             " ".join(each["sql"]),

@@ -1,4 +1,4 @@
-"""The metrics of coordinators and groups: queries (`families/`) of the tables, asked now and then, not by a scrape."""
+"""Metrics of coordinators and groups: queries (`families/`) over the tables, run at intervals, not at each scrape."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _TABLES = ("groups", "committed_offsets", "offsets_partitions")
 
 @dataclass(frozen=True)
 class Shown:
-    """Whose metrics there are: under whose names (a file of `families/`; None: no groups'), and of which groups and
-    topics, by regular expressions of the whole name (RE2); of groups `max_series` at most.
+    """Which group metrics to show.
+
+    `names` is the file of `families/` with their names (None: no group metrics). `groups` and `topics` are regular
+    expressions (RE2) that must match the complete name. There are at most `max_series` series of groups.
     """
 
     names: str | None
@@ -47,7 +49,7 @@ class Shown:
     max_series: int = 100_000
 
     def require_patterns(self) -> None:
-        """Raise UsageError for an expression that DuckDB does not read."""
+        """Raise UsageError for an invalid regular expression."""
         for option, pattern in (("metrics-groups", self.groups), ("metrics-topics", self.topics)):
             try:
                 duckdb.execute("SELECT regexp_full_match('', ?)", [pattern]).fetchall()
@@ -58,9 +60,9 @@ class Shown:
 
 
 class GroupMetrics(Collector):
-    """What the tables held when they were read last: each `seconds`, by a thread of its own, while somebody scrapes.
+    """Metrics from the last read of the tables. A thread reads them every `seconds`, as long as someone scrapes.
 
-    What was read too long ago is not shown: nobody is told that groups are as they were before a pause.
+    Metrics that are too old are not shown, so that a pause does not look like the present.
     """
 
     def __init__(self, shown: Shown, seconds: float, say: Callable[[str], None]) -> None:
@@ -71,11 +73,11 @@ class GroupMetrics(Collector):
         self._is_failing = False
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing: there is nothing before the tables are read."""
+        """Return nothing: there are no metrics before the first read."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield what was read last, unless that is too long ago: then nothing, and it is read anew."""
+        """Yield the metrics of the last read. If they are too old, yield nothing and trigger a new read."""
         self._asked_at = time.monotonic()
         if self._asked_at - self._read_at > max(_OLD_SECONDS, _OLD_READINGS * self._seconds):
             self._wanted.set()
@@ -83,16 +85,16 @@ class GroupMetrics(Collector):
             yield from self._families
 
     def start(self, tables: Store) -> None:
-        """Begin to read the tables."""
+        """Start the thread that reads the tables."""
         threading.Thread(target=self._run, args=(tables,), name="group metrics", daemon=True).start()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._ended.set()
         self._wanted.set()
 
     def read(self, tables: Store) -> None:
-        """Read the tables now; raises TablesError."""
+        """Read the tables now. Raises TablesError."""
         began, at = time.monotonic(), time.time()
         found, dropped = _families(ViewReader(tables), self._shown)
         for name, value in {
@@ -113,7 +115,7 @@ class GroupMetrics(Collector):
             self._wanted.clear()
 
     def try_to_read(self, tables: Store) -> None:
-        """Read the tables now; what fails is said once, and the last metrics stay, until they are too old."""
+        """Read the tables now. A failure is logged once, and the last metrics stay until they are too old."""
         try:
             self.read(tables)
         except TablesError as error:
@@ -127,7 +129,7 @@ class GroupMetrics(Collector):
 
 
 def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily], int]:
-    """Return the families with their values, and how many series have no room; sums come before single partitions."""
+    """Return the metrics with their values, and the number of dropped series. Sums come before single partitions."""
     for table in _TABLES:
         reader.define_table(table)
     reader.relation("freshness")
@@ -153,7 +155,7 @@ def _families(reader: ViewReader, shown: Shown) -> tuple[list[GaugeMetricFamily]
 
 
 def _gauges(queried: Queried, rows: list[tuple[object, ...]]) -> list[GaugeMetricFamily]:
-    """Return the query's metrics with their values; a series whose value is null is not there."""
+    """Return the query's metrics with their values. A null value gives no series."""
     labels = len(queried.families[0].labels)
     found = [GaugeMetricFamily(each.name, each.help, labels=each.labels) for each in queried.families]
     for row in rows:

@@ -1,4 +1,4 @@
-"""The metrics of the running job: what it tells of its work, and how its book stands at each scrape."""
+"""Metrics of the running job: counters of its work, and its position at each scrape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class JobMetrics:
-    """Metrics in a registry of their own; any thread may tell, and ask."""
+    """The job's metrics in a separate registry. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,19 +41,19 @@ class JobMetrics:
         ProcessCollector(registry=self.registry)
 
     def belongs_to(self, cluster_id: str) -> None:
-        """Note which cluster it is."""
+        """Set the cluster id."""
         self._info.labels(__version__, cluster_id).set(1)
 
     def watch(self, standing: Callable[[], Standing]) -> None:
-        """Ask this how the replay stands, from now on."""
+        """Use this function for the position of the replay from now on."""
         self._standing = standing
 
     def standing(self) -> Standing:
-        """Return how the replay stands now."""
+        """Return the present position of the replay."""
         return self._standing()
 
     def batch(self, records: Mapping[str, int], seconds: float, filtered: int = 0) -> None:
-        """Count a batch that was applied: its records by the table of their kind, and those that filters left out."""
+        """Count an applied batch: its records by table, its duration in seconds, and its filtered records."""
         for table, count in records.items():
             self._records.labels(table).inc(count)
         self.undecodable(records.get(UNDECODABLE, 0))
@@ -66,39 +66,39 @@ class JobMetrics:
         self._undecodable.inc(count)
 
     def filtered(self, count: int) -> None:
-        """Count records of a batch or a load that the filters left out."""
+        """Count records of a batch or load that the filters skipped."""
         self._filtered.inc(count)
 
     def table(self, name: str, files: int, size: int) -> None:
-        """Note the data files of a table's present version, and their bytes."""
+        """Set the number of data files in a table's current version, and their size in bytes."""
         self._files.labels(name).set(files)
         self._bytes.labels(name).set(size)
 
     def answered(self, *, does_answer: bool) -> None:
-        """Note whether the cluster answered."""
+        """Set whether the cluster answered the last request."""
         self._answers.set(does_answer)
 
     def sampled(self) -> None:
-        """Note that the ends of the logs were sampled."""
+        """Set the time of the last sample of end offsets to now."""
         self._sampled.set(time.time())
 
     def _gauge(self, name: str) -> Gauge:
-        told = job_families()[name]
-        return Gauge(told.name, told.help, told.labels, registry=self.registry)
+        family = job_families()[name]
+        return Gauge(family.name, family.help, family.labels, registry=self.registry)
 
     def _counter(self, name: str) -> Counter:
-        told = job_families()[name]
-        return Counter(told.name, told.help, told.labels, registry=self.registry)
+        family = job_families()[name]
+        return Counter(family.name, family.help, family.labels, registry=self.registry)
 
 
 class _OfStanding(Collector):
-    """Reads how the book stands when it is asked, once a scrape."""
+    """Reads the position of the replay once per scrape."""
 
     def __init__(self, standing: Callable[[], Standing]) -> None:
         self._standing = standing
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing, so that registering does not read the book."""
+        """Return nothing, so that registration does not read the position."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -121,6 +121,6 @@ class _OfStanding(Collector):
 
 
 def gauge(name: str) -> GaugeMetricFamily:
-    """Return a gauge of the job's without values."""
-    told = job_families()[name]
-    return GaugeMetricFamily(told.name, told.help, labels=told.labels)
+    """Return a gauge of the job without values."""
+    family = job_families()[name]
+    return GaugeMetricFamily(family.name, family.help, labels=family.labels)

@@ -1,4 +1,4 @@
-"""What listens for Prometheus, and for whoever asks whether the job is well: /metrics, /healthz and /readyz alone."""
+"""The HTTP server for Prometheus and health checks: /metrics, /healthz and /readyz only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Server(ThreadingWSGIServer):
     request_queue_size = 128
 
     def server_bind(self) -> None:
-        """Listen, without the look-up of a name that wsgiref would wait for."""
+        """Listen without wsgiref's look-up of the host name, which may block."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -36,25 +36,25 @@ class _Server(ThreadingWSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of who hangs up in the middle."""
+        """Ignore clients that disconnect early."""
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = 30  # seconds, for who connects and says nothing
+    timeout = 30  # seconds; for clients that connect and send nothing
 
     def log_message(self, *_: object) -> None:
-        """Say nothing of a scrape."""
+        """Do not log scrapes."""
 
     def get_stderr(self) -> TextIO:
-        """Return where wsgiref tells of who hangs up in the middle: nobody reads it."""
+        """Return a discarded stream: wsgiref reports early disconnects there."""
         return StringIO()
 
 
 @contextmanager
 def serving(address: str, port: int, registry: CollectorRegistry, standing: Callable[[], Standing]) -> Iterator[str]:
-    """Listen while the context lasts; gives the address that it listens at. Port 0 is any that is free.
+    """Listen while the context lasts, and yield the URL. Port 0 selects a free port.
 
-    Raises UsageError where it cannot.
+    Raises UsageError if it cannot listen.
     """
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
@@ -78,7 +78,7 @@ def serving(address: str, port: int, registry: CollectorRegistry, standing: Call
 
 def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) -> WSGIApplication:
     metrics = make_wsgi_app(registry)
-    one_at_a_time = threading.Lock()  # each makes all of the text anew
+    one_at_a_time = threading.Lock()  # each scrape builds the complete text
 
     def scrape(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         is_head = environ["REQUEST_METHOD"] == "HEAD"
@@ -87,7 +87,7 @@ def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) 
         with one_at_a_time:
             try:
                 body = list(metrics(environ, start))
-            except (TypeError, ValueError):  # of a format that its header names wrongly
+            except (TypeError, ValueError):  # the Accept header names an invalid format
                 environ["HTTP_ACCEPT"] = ""
                 body = list(metrics(environ, start))
         return [b""] if is_head else body
@@ -98,10 +98,10 @@ def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) 
             return scrape(environ, start)
         if path not in ("/healthz", "/readyz"):
             start("404 Not Found", [_TEXT])
-            return [b"There are /metrics, /healthz and /readyz.\n"]
+            return [b"Not found. Use /metrics, /healthz or /readyz.\n"]
         if environ["REQUEST_METHOD"] not in _METHODS:
             start("405 Method Not Allowed", [_TEXT, ("Allow", ", ".join(_METHODS))])
-            return [b"Ask by GET.\n"]
+            return [b"Use GET.\n"]
         if path == "/healthz":
             start("200 OK", [_TEXT])
             body = b"ok\n"

@@ -1,4 +1,4 @@
-"""How the replay stands, in the figures that metrics and health are made of."""
+"""The position of the replay, in the numbers for metrics and health checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Standing:
-    """Counts of offsets partitions and records; `by_state`: of load_state. Before the topic is known there are none."""
+    """Counts of offsets partitions (`by_state`: by load_state, empty until the topic is known) and records."""
 
     by_state: Mapping[str, int] = field(default_factory=dict)
     leaderless: int = 0
@@ -20,15 +20,15 @@ class Standing:
 
     @property
     def partitions(self) -> int:
-        """How many offsets partitions the topic has."""
+        """Number of offsets partitions of the topic."""
         return sum(self.by_state.values())
 
     @property
     def owned(self) -> int:
-        """How many of these are loaded: the tables have all that was applied of them."""
+        """Number of loaded offsets partitions: the tables have all their applied records."""
         return self.by_state.get("owned", 0)
 
     @property
     def is_ready(self) -> bool:
-        """Whether all are."""
+        """Whether all offsets partitions are loaded."""
         return 0 < self.owned == self.partitions

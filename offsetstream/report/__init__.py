@@ -1,1 +1,1 @@
-"""One page of what became of the groups: queries, plain rows, charts as data, and a template."""
+"""The report: one HTML page about the groups, from queries, plain rows, charts as data and a template."""

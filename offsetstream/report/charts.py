@@ -1,7 +1,6 @@
-"""The page's charts: Vega-Lite specifications as plain dicts; times in their rows are seconds of the period.
+"""The page's charts: Vega-Lite specifications as plain dicts. Times in their rows are seconds since the period's start.
 
-So that a page of many groups stays small, rows have numbers in the place of names, and what is no coordinate of its
-own has the axis of time, which the page has once.
+To keep a page of many groups small, rows have numbers instead of names, and charts share one time axis.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from offsetstream.report.queries import Period
 
 Spec = dict[str, Any]
 Rows = Sequence[Sequence[Any]]
-# Okabe and Ito's colours, which colour-blind people tell apart, on white and on black.
+# Okabe and Ito's colours: distinct for colour-blind people, on white and on black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C00", "#8A6FD1")
-_DARK = PALETTE[0]  # words on it are white, on the others black
-# Of the page's style, which has lighter ones for a dark page.
+_DARK = PALETTE[0]  # text on it is white, on the others black
+# Variables of the page's style, which has lighter colours for dark mode.
 _BLUE, _ORANGE = "var(--mark)", "var(--left)"
 _DAY = 86_400  # seconds
 _ROW = 18  # pixels
-_LABEL = 75  # pixels, of a time with the space around it
+_LABEL = 75  # pixels of a time label with its space
 _LEGEND_ENTRIES = 16
 
 
 def time_axis(period: Period) -> Spec:
-    """Return the x of each chart that has no other one."""
+    """Return the shared time axis, for charts without an x of their own."""
     ends = {"domainMin": {"expr": str(_ms(period.since))}, "domainMax": {"expr": str(_ms(period.until))}}
     scale = {"type": "utc", "nice": False} | ends
     named = "%m-%d %H:%M" if period.seconds > _DAY else "%H:%M" if period.seconds > _DAY / 100 else "%H:%M:%S"
@@ -51,7 +50,7 @@ def _names(values: Sequence[str]) -> Spec:
 
 
 def _chart(columns: str, rows: Rows, height: int, spec: Spec) -> Spec:
-    """Return what the page's script draws: rows under names of columns, and a specification that lacks them."""
+    """Return the input of the page's script: column names, coded rows, and a specification without data."""
     fields = columns.split()
     names = {
         field: list(dict.fromkeys(row[at] for row in rows))
@@ -67,7 +66,7 @@ def _chart(columns: str, rows: Rows, height: int, spec: Spec) -> Spec:
 
 
 def legend(names: Sequence[str]) -> dict[str, str]:
-    """Return the colours of names as charts have them; none, where they are too many to be told apart."""
+    """Return the colours of names as in the charts; empty if there are too many to distinguish."""
     return _colors(names) if len(names) <= _LEGEND_ENTRIES else {}
 
 
@@ -76,7 +75,7 @@ def _colors(names: Sequence[str]) -> dict[str, str]:
 
 
 def lag_chart(rows: Rows, floor: float) -> Spec:
-    """Return the lag of one group; its scale reaches to `floor` at least."""
+    """Return the lag chart of one group; its scale covers at least `floor`."""
     most = max([row[1] for row in rows if row[1] is not None], default=0)
     y = {
         "field": "lag",
@@ -89,7 +88,7 @@ def lag_chart(rows: Rows, floor: float) -> Spec:
 
 
 def rebalances_chart(groups: Sequence[str], rows: Rows) -> Spec:
-    """Return a mark for each rebalance, of another colour and taller where a member left."""
+    """Return the chart of rebalances: a mark for each, tall and orange if a member left."""
     left = {"condition": {"test": "datum.left > 0", "value": _ORANGE}, "value": _BLUE}
     size = {"condition": {"test": "datum.left > 0", "value": _ROW - 3}, "value": _ROW / 2}
     encoding: Spec = {"y": _names(groups), "color": left, "size": size}
@@ -99,7 +98,7 @@ def rebalances_chart(groups: Sequence[str], rows: Rows) -> Spec:
 
 
 def owners_chart(partitions: Sequence[str], owners: Sequence[str], rows: Rows) -> Spec:
-    """Return who owned which partition of a group, and when."""
+    """Return the chart of partition owners of a group over time."""
     colors = _colors(owners)
     encoding = {
         "x2": {"field": "t2"},
@@ -112,7 +111,7 @@ def owners_chart(partitions: Sequence[str], owners: Sequence[str], rows: Rows) -
 
 
 def commits_chart(period: Period, groups: Sequence[str], rows: Rows, most: int) -> Spec:
-    """Return commits by group and bucket: the more, the less pale; `most` is what is not pale at all."""
+    """Return the chart of commits by group and bucket. More commits are darker; `most` is the full colour."""
     opacity = {
         "field": "commits",
         "type": "quantitative",
@@ -132,7 +131,7 @@ def commits_chart(period: Period, groups: Sequence[str], rows: Rows, most: int) 
 
 
 def coordinators_chart(brokers: Sequence[str], rows: Rows) -> Spec:
-    """Return the offsets partitions, ten in a row, in the colours of their coordinators; pale: nothing was written."""
+    """Return the chart of offsets partitions, ten per row, coloured by coordinator; pale means no records."""
     colors = _colors(brokers)
     place = {"x": {"field": "x", "type": "ordinal", "axis": None}, "y": {"field": "y", "type": "ordinal", "axis": None}}
     color = {

@@ -1,4 +1,4 @@
-"""What the page tells, as plain rows: thinned by the queries, so that a day of many groups stays small."""
+"""The data of the page as plain rows, reduced by the queries, so that a day of many groups stays small."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from offsetstream.views.reader import ViewReader
 from offsetstream.views.verdicts import NOT_LOOKED
 
 Row = dict[str, Any]
-# Each reads views and tables by name; $from and $to are the period, $step a bucket's seconds, $pixel a pixel's;
-# $not_looked is a cause that is told once.
+# Queries over views and tables. $from and $to are the period, $step the seconds of a bucket, $pixel those of a pixel.
+# $not_looked is a cause that is shown only once.
 _QUERIES = {
     "status": """
         SELECT group_id, group_type, group_state, member_count, group_status.level, verdict, total_lag,
@@ -32,7 +32,7 @@ _QUERIES = {
           FROM time_lag GROUP BY group_id
         ) USING (group_id) JOIN verdicts USING (verdict)
         ORDER BY rank DESC, total_lag DESC NULLS LAST, group_id""",
-    # What one commit request or one reset moved, in one row.
+    # One row for everything that one commit request or reset moved.
     "audit": """
         SELECT record_timestamp AS "at", group_id, topic, finding, moved_to, group_state, member_count,
                list(partition ORDER BY partition) AS partitions, min(previous_offset) AS previous_least,
@@ -41,7 +41,7 @@ _QUERIES = {
                any_value(owner_host) AS owner_host, any_value(metadata) AS metadata
         FROM commit_audit WHERE record_timestamp >= $from AND record_timestamp < $to
         GROUP BY ALL ORDER BY "at" DESC, group_id, topic LIMIT 1001""",
-    # In between nothing changed, unless the offset was deleted: so each change of a partition's lag is one of the sum.
+    # Between two points nothing changed, unless the offset was deleted: so each change of a partition changes the sum.
     "lag": """
         WITH points AS (
           SELECT group_id, topic, partition, minute, lag FROM lag_history WHERE minute < $to
@@ -78,7 +78,7 @@ _QUERIES = {
                count(*) AS rebalances, coalesce(sum(members_left), 0)::BIGINT AS members_left,
                coalesce(sum(members_joined), 0)::BIGINT AS members_joined
         FROM rebalances WHERE started_at >= $from AND started_at < $to GROUP BY ALL ORDER BY group_id, seconds""",
-    # One stretch of an owner for those that follow upon each other; what is no pixel wide is not drawn.
+    # Merges consecutive periods of an owner; drops periods narrower than a quarter of a pixel.
     "owners": """
         WITH stretches AS (
           SELECT group_id, coalesce(topic, subtopology_id, topic_id) AS topic, partition, member_id,
@@ -136,33 +136,33 @@ _STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_4
 
 @dataclass(frozen=True)
 class Period:
-    """What the page is about: from `since` to before `until`."""
+    """The period of the page: from `since` to `until` (exclusive)."""
 
     since: datetime
     until: datetime
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Length in seconds."""
         return (self.until - self.since).total_seconds()
 
     @property
     def step(self) -> int:
-        """Seconds of a bucket: whole minutes, so that there are no more than 120 of them."""
+        """Seconds of a bucket: full minutes, so that there are at most about 120 buckets."""
         wanted = self.seconds / _BUCKETS
         return next((step for step in _STEPS if step >= wanted), int(wanted // 86_400 + 1) * 86_400)
 
 
 @dataclass
 class Found:
-    """The rows of each query, by its name."""
+    """The rows of each query, by name."""
 
     period: Period
     groups: Collection[str]
     rows: Mapping[str, list[Row]] = field(default_factory=dict)
 
     def by_group(self, name: str) -> dict[str, list[Row]]:
-        """Return the rows of one query, by group."""
+        """Return the rows of a query by group."""
         found: dict[str, list[Row]] = {}
         for row in self.rows[name]:
             found.setdefault(row["group_id"], []).append(row)
@@ -170,9 +170,9 @@ class Found:
 
 
 def find(store: Store, period: Period, groups: Collection[str] = (), *, is_past: bool = False) -> Found:
-    """Return what the tables tell of a period, of some groups or all; TablesError where they cannot be read.
+    """Run all queries for a period, for some groups or all. Raises TablesError if the tables cannot be read.
 
-    `is_past`: as it was when the period ended, instead of as it is now.
+    `is_past`: show the status at the end of the period instead of the present one.
     """
     wanted = groups or None
     whole = InstantReader(store, period.until, wanted) if is_past else ViewReader(store, groups=wanted)

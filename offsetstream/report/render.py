@@ -1,4 +1,4 @@
-"""The page: one file that needs no other, and a browser that may ask nobody for anything."""
+"""Render the page: one HTML file without external resources. Its policy forbids every request."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from offsetstream.report import charts, sections
 from offsetstream.report.queries import Found
 from offsetstream.report.words import Labels, duration, printable
 
-_MORE = 1000  # rows of a table; more are told as a number
+_MORE = 1000  # rows of a table; the rest is only counted
 _TABLE = 300
-_FIRST = 20  # rows of the audit that are not folded
+_FIRST = 20  # audit rows that are not folded
 
 
 def render(found: Found, *, hosts: bool = False, warnings: Sequence[str] = ()) -> str:
-    """Return the page; client hosts are shown only where `hosts` is true, `warnings` in red before everything."""
+    """Return the page. Client hosts appear only if `hosts` is true; `warnings` appear in red at the top."""
     labels = Labels()
     shown = {
         "lag": sections.lag(found, labels),
@@ -54,7 +54,7 @@ def render(found: Found, *, hosts: bool = False, warnings: Sequence[str] = ()) -
         hosts=hosts,
         warnings=warnings,
         made_at=datetime.now(UTC),
-        policy=Markup(policy),  # noqa: S704 - our own words and hashes
+        policy=Markup(policy),  # noqa: S704 - our own text and hashes
         library=library,
         script=script,
         style=_source(environment, "page.css"),
@@ -88,7 +88,7 @@ def _shown(value: Any) -> Any:
 
 @cache
 def _library() -> Markup:
-    # Of a well-known release, and without an end of its element: a test looks.
+    # A known release without a closing script tag: a test checks this.
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))  # noqa: S704
 
 

@@ -1,4 +1,4 @@
-"""The page's sections: of the rows that were found, the charts and what a table says of the same."""
+"""The page's sections: charts and tables from the rows of the queries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offsetstream.report.words import Labels
 
 _GROUPS_A_CHART = 40
 _UNFOLDED_LAGS, _UNFOLDED_OWNERS, _UNFOLDED_PIECES = 60, 3, 3
-_FLOOR = 0.1  # of the greatest lag: a group's scale reaches so far, so that little noise looks little
+_FLOOR = 0.1  # share of the greatest lag that every scale covers, so that small lags look small
 
 
 @dataclass
 class Figure:
-    """A chart, what it is called, whether it waits folded until someone opens it, and names with their colours."""
+    """A chart with its title, whether it is folded, and its legend (names with colours)."""
 
     title: str
     chart: charts.Spec
@@ -27,7 +27,7 @@ class Figure:
 
 @dataclass
 class Section:
-    """Charts of one matter, and the same as a table: headings and rows; `has_twins`: more names than colours."""
+    """Charts of one subject and the same data as a table. `has_twins`: there are more names than colours."""
 
     figures: list[Figure] = field(default_factory=list)
     headings: Sequence[str] = ()
@@ -36,7 +36,7 @@ class Section:
 
 
 def lag(found: Found, labels: Labels) -> Section:
-    """Return the lag of each group: where some are not well, all others folded."""
+    """Return the lag of each group. If some groups are not OK, the others are folded."""
     lines = found.by_group("lag")
     greatest = max([row["lag"] for row in found.rows["lag"] if row["lag"] is not None], default=0)
     bad = {row["group_id"] for row in found.rows["status"] if row["is_bad"]}
@@ -67,7 +67,7 @@ def rebalances(found: Found, labels: Labels) -> Section:
 
 
 def owners(found: Found, labels: Labels) -> Section:
-    """Return who owned which partition: of the groups with most rebalances first, all others folded."""
+    """Return the owners of partitions: groups with the most rebalances first, the others folded."""
     lines, moved = found.by_group("owners"), found.by_group("rebalances")
     count = {group: sum(row["rebalances"] for row in moved.get(group, ())) for group in lines}
     groups = sorted(_in_order(found, lines), key=lambda group: -count[group])
@@ -101,7 +101,7 @@ def _owned(group: str, partition: str, rows: list[Row], labels: Labels) -> Seque
 
 
 def commits(found: Found, labels: Labels) -> Section:
-    """Return how often each group committed."""
+    """Return the commits of each group."""
     lines = found.by_group("commits")
     most = max((row["commits"] for row in found.rows["commits"]), default=0)
     section = Section(headings=("Group", "Commits"))
@@ -114,7 +114,7 @@ def commits(found: Found, labels: Labels) -> Section:
 
 
 def coordinators(found: Found, labels: Labels) -> Section:
-    """Return which broker coordinates the groups of each offsets partition."""
+    """Return the coordinator of each offsets partition."""
     cells = found.rows["coordinators"]
     section = Section(headings=("Offsets partition", "Broker", "Records", "Busiest group"))
     if not cells:
@@ -133,7 +133,7 @@ def coordinators(found: Found, labels: Labels) -> Section:
 
 
 def _in_order(found: Found, groups: dict[str, Any]) -> list[str]:
-    """Return the groups in the order of the first table: what is not OK first."""
+    """Return the groups in the order of the status table: those that are not OK first."""
     known = [row["group_id"] for row in found.rows["status"]]
     return [group for group in known if group in groups] + sorted(set(groups) - set(known))
 

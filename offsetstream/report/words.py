@@ -1,27 +1,27 @@
-"""Names and numbers as the page shows them: text of a client's is never more than text."""
+"""Format names and numbers for the page. Text from clients always stays plain text."""
 
 from __future__ import annotations
 
 import re
 
 _LONGEST = 80
-_SPACES = re.compile(r"^ | $|(?<= ) ")  # of which HTML shows nothing
+_SPACES = re.compile(r"^ | $|(?<= ) ")  # HTML collapses these spaces
 _SIZES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def printable(text: str) -> str:
-    r"""Return text in which what is not printable is as Python writes it: `\x1b`, `\u202e`."""
+    r"""Return text with unprintable characters as Python escapes: `\x1b`, `\u202e`."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def clipped(text: str) -> str:
-    """Return printable text of a length that fits into a page, and each space of which is seen."""
+    """Return printable text, shortened to fit the page, with visible spaces."""
     shown = _SPACES.sub(r"\\x20", printable(text[: _LONGEST + 1]))
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 20]}… ({len(text)} characters)"
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in its two greatest units; a dash for none."""
+    """Return a duration in its two greatest units; a dash for None."""
     if seconds is None:
         return "-"
     whole = round(seconds)
@@ -32,14 +32,14 @@ def duration(seconds: float | None) -> str:
 
 
 class Labels:
-    """What each name is shown as: no two names are shown alike."""
+    """Display labels of names. Different names always get different labels."""
 
     def __init__(self) -> None:
         self._labels: dict[str | None, str] = {}
         self._taken: dict[str, int] = {}
 
     def __getitem__(self, name: str | None) -> str:
-        """Return what the name is shown as."""
+        """Return the label of a name."""
         if name not in self._labels:
             label = "-" if name is None else clipped(name) or "(empty)"
             number = self._taken[label] = self._taken.get(label, 0) + 1

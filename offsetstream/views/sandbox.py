@@ -153,7 +153,7 @@ def _refused(error: duckdb.Error) -> QueryError:
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Number repeated column names to make them unique."""
+    """Make column names unique: add a number to repeated ones."""
     found: list[str] = []
     for name in names:
         number, own = 1, name

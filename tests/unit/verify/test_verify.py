@@ -195,7 +195,11 @@ MOVES = [standing(5, 9, 9), standing(9, 12, 12)]
 def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_explained: bool) -> None:
     moving = later()
     (found,) = settled(lambda: tables(4), lambda: next(moving), stands)
-    assert found == ("the job is still applying records: the group's offsets partition is behind by 3 offsets" if is_explained else None)
+    assert found == (
+        "the job is still applying records: the group's offsets partition is behind by 3 offsets"
+        if is_explained
+        else None
+    )
 
 
 @pytest.mark.parametrize(

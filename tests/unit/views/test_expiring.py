@@ -48,7 +48,13 @@ CASES: dict[str, tuple[dict[str, Any] | None, list[str], int | None, int | None,
     "an empty consumer group": (CONSUMER | IDLE, [], None, COMMIT, SINCE_COMMIT),
     "a consumer group that left the topic": (CONSUMER | BUSY, ["another"], None, COMMIT, NOBODY),
     "a consumer group that reads it": (CONSUMER | BUSY, ["orders"], None, None, SUBSCRIBED),
-    "as the client asked": (CLASSIC | IDLE, [], START_MS + 7 * SECOND, START_MS + 7 * SECOND, "as its client requested"),
+    "as the client asked": (
+        CLASSIC | IDLE,
+        [],
+        START_MS + 7 * SECOND,
+        START_MS + 7 * SECOND,
+        "as its client requested",
+    ),
     "no group": (None, [], None, None, "kept: the coordinator has no such group"),
 }
 

@@ -148,6 +148,9 @@ def test_one_topic_that_is_not_sampled_any_more_makes_its_partition_unknown(tmp_
             each["sampled_at"] = instant(NOW_MS - 10 * MINUTE)
     reader = reader_of(write_tables(tmp_path, rows), instant(NOW_MS))
     parts = {row["partition"]: row for row in reader.rows("group_status_partitions")}
-    assert (parts[1]["verdict"], parts[1]["verdict_reason"]) == ("unknown", "its end has been unknown for the last 600 s")
+    assert (parts[1]["verdict"], parts[1]["verdict_reason"]) == (
+        "unknown",
+        "its end has been unknown for the last 600 s",
+    )
     assert (parts[0]["is_stale"], parts[1]["is_stale"]) == (False, True)
     assert parts[0]["verdict"] != "unknown"
