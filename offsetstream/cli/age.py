@@ -1,4 +1,4 @@
-"""How old an answer about now is: the line before it, and what its rows carry of it."""
+"""The age of an answer: as of when its data are known, in words, as warnings, and as columns of its rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.rows import Column
 from offsetstream.cli.tell import tell
-from offsetstream.cli.times import duration_text, instant_text
+from offsetstream.cli.times import capitalized, duration_text, instant_text
 from offsetstream.errors import NoTableError
 from offsetstream.tables.placement import read_placement
 
@@ -18,162 +18,219 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 T = TypeVar("T")
-STALE = 5  # the exit code where nothing known is wrong, and something is not known any more
-AGE = (Column("as_of"), Column("stale"))  # not in text: there the line before the answer has it
+STALE = 5  # exit code: no group has trouble, but the data of a group are too old to tell
+AGE = (Column("as_of"), Column("stale"))  # not in text, where the closing line has the age
 _CLOCKS_DIFFER = timedelta(seconds=5)
+_DEFAULT_TRIGGER = timedelta(seconds=10)  # of the job; also used for jobs that ran once
 _READ = """
 SELECT f.offsets_partition, as_of, is_stale,
        CASE WHEN blocked_since <= now_at - INTERVAL 1 MINUTE THEN blocked_since END,
-       history_complete_from, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds
+       history_complete_from, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds,
+       (SELECT max(sample_interval_ms) FROM cluster)
 FROM clock CROSS JOIN max_age LEFT JOIN freshness AS f ON true
 LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition"""
 
 
 @dataclass(frozen=True)
 class Age:
-    """As of when each offsets partition is known; `now` is the instant that is asked about.
+    """As of when each offsets partition is known, at the time `now` that the question is about.
 
-    `blocked_since`: since when an open transaction blocks a partition, where it does so for a minute or longer.
-    `complete_from`: since when its history is complete, None where there is none.
+    All mappings are by offsets partition. `by_partition`: as of when it is known (None: never read), and whether that
+    is stale. `ended_at`: when a job last kept the tables, None while one does. `max_age`: in seconds. `blocked_since`:
+    only partitions that an open transaction has blocked for a minute. `complete_from`: the start of the complete
+    history, None if there is none. `trigger`: the job's interval, or the default interval for a job that ran once.
     """
 
     now: datetime
-    of_partition: Mapping[int, tuple[datetime | None, bool]]
+    by_partition: Mapping[int, tuple[datetime | None, bool]]
     ended_at: datetime | None
-    max_age: float | None = None  # in seconds
+    max_age: float | None = None
     blocked_since: Mapping[int, datetime] = field(default_factory=dict)
     complete_from: Mapping[int, datetime | None] = field(default_factory=dict)
+    trigger: timedelta = _DEFAULT_TRIGGER
 
     @classmethod
     def of(cls, reader: ViewReader) -> Age:
-        """Read it from the views; raises what they do."""
+        """Read the age from the views; raises what they raise."""
         reader.relation("freshness")
         rows = reader.fetch(_READ)
-        now, ended_at, max_age = rows[0][5:]
-        found = {number: told for number, *told in rows if number is not None}
-        known = {number: (as_of, is_stale) for number, (as_of, is_stale, *_) in found.items()}
-        held = {number: since for number, (_, _, since, *_) in found.items() if since is not None}
-        return cls(now, known, ended_at, max_age, held, {number: told[3] for number, told in found.items()})
+        now, ended_at, max_age, trigger_ms = rows[0][5:]
+        states = {number: state for number, *state in rows if number is not None}
+        return cls(
+            now,
+            {number: (as_of, is_stale) for number, (as_of, is_stale, *_) in states.items()},
+            ended_at,
+            max_age,
+            {number: since for number, (_, _, since, *_) in states.items() if since is not None},
+            {number: state[3] for number, state in states.items()},
+            _DEFAULT_TRIGGER if trigger_ms is None else timedelta(milliseconds=trigger_ms),
+        )
 
     @classmethod
     def of_tables(cls, tables: Store, max_age: float | None) -> Age:
-        """Read it for a command that asks no view; a table that somebody deleted makes the age unknown, and says so."""
-        from offsetstream.cli.answers import view_reader  # noqa: PLC0415 - of DuckDB, which --help does not need
+        """Read the age for a command that reads no view. If a table is missing, warn; the age is unknown then."""
+        from offsetstream.cli.answers import view_reader  # noqa: PLC0415 - imports DuckDB, which --help does not need
 
         try:
             return cls.of(view_reader(tables, max_age))
         except NoTableError as error:
-            tell(f"How old this is nobody can tell: {error}", fg="red")
+            tell(f"The age of the data is unknown: {error}", fg="red")
             return cls(datetime.now(UTC), {}, None)
 
+    def as_of_text(self, tables: Store, groups: Collection[str] = (), *, until: datetime | None = None) -> str:
+        """Return as of when the data behind an answer are known: the oldest of the offsets partitions it read.
+
+        These are the partitions of the `groups`, or all if none is named. While the data are no older than the job's
+        interval, the text is "as of <time>", else "data as of <time> (33 s old)". For a period that ended at `until`,
+        the age is relative to its end, so that the text stays the same; it is empty if the data reach that far.
+        """
+        times = [as_of for as_of, _ in self.by_partition.values()]
+        if groups and any(as_of is None or self.now - as_of > self.trigger for as_of in times):
+            times = [as_of for as_of, _ in _selected(self.by_partition, self._homes(tables, groups) or None)]
+        known = [as_of for as_of in times if as_of is not None]
+        if not known:
+            return "no offsets partition was read yet" if times else "data age unknown"
+        oldest, never_read = min(*known, self.now), len(times) - len(known)
+        unread = f", but {never_read} of {len(times)} offsets partitions {_was(never_read)} never read"
+        if until is not None and until <= oldest:
+            return unread.removeprefix(", ") if never_read else ""
+        if until is not None and until <= self.now:
+            text = f"data as of {instant_text(oldest)} ({_length(until - oldest)} before the end of the period)"
+        elif self.now - oldest <= self.trigger:
+            text = f"as of {instant_text(oldest)}"
+        else:
+            text = f"data as of {instant_text(oldest)} ({_length(self.now - oldest)} old)"
+        return text + (unread if never_read else "")
+
+    def line_if_old(self, tables: Store, groups: Collection[str] = ()) -> str | None:
+        """Return the closing line of an answer in the layout of Kafka's tool: None while the data are fresh."""
+        text = self.as_of_text(tables, groups)
+        return f"{capitalized(text)}." if "data as of" in text or "never read" in text else None
+
     def columns(self, part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Return columns with those of AGE, by the offsets partition of each row."""
-        found = [self._of(number) for number in part["offsets_partition"]]
-        return {**part, "as_of": [each[0] for each in found], "stale": [each[1] for each in found]}
+        """Return columns of rows, and the columns of AGE by the offsets partition of each row."""
+        values = [self._values(number) for number in part["offsets_partition"]]
+        return {**part, "as_of": [as_of for as_of, _ in values], "stale": [is_stale for _, is_stale in values]}
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with the columns of AGE."""
-        as_of, is_stale = self._of(row["offsets_partition"])
+        as_of, is_stale = self._values(row["offsets_partition"])
         return {**row, "as_of": as_of, "stale": is_stale}
 
-    def _of(self, number: int | None) -> tuple[str | None, bool | None]:
-        as_of, is_stale = self.of_partition.get(-1 if number is None else number, (None, None))
+    def _values(self, number: int | None) -> tuple[str | None, bool | None]:
+        as_of, is_stale = self.by_partition.get(-1 if number is None else number, (None, None))
         return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
 
     def until(self, end: datetime | None) -> Age:
-        """Return the same of a period that ends then, None: now. Whether somebody looked later is not asked."""
+        """Return the age of a period that ends at `end` (None: now): data that reach the end are not stale."""
         if end is None:
             return self
         allowed = timedelta(seconds=self.max_age or 0)
-        known = {
+        by_partition = {
             number: (as_of, is_stale and (as_of is None or as_of + allowed < end))
-            for number, (as_of, is_stale) in self.of_partition.items()
+            for number, (as_of, is_stale) in self.by_partition.items()
         }
-        held = {number: since for number, since in self.blocked_since.items() if since < end}
-        return replace(self, of_partition=known, blocked_since=held)
+        blocked = {number: since for number, since in self.blocked_since.items() if since < end}
+        return replace(self, by_partition=by_partition, blocked_since=blocked)
 
-    def tell_of_groups(self, tables: Store, groups: Collection[str]) -> None:
-        """Write to stderr, in red, what is not known of some groups, of all where none is named."""
+    def warn_about_groups(self, tables: Store, groups: Collection[str]) -> None:
+        """Write the lines of `lines_of_groups` to stderr, in red."""
         for line in self.lines_of_groups(tables, groups):
             tell(line, fg="red")
 
     def lines_of_groups(self, tables: Store, groups: Collection[str], since: datetime | None = None) -> list[str]:
-        """Return the same as lines, and from when on their history is known, where that is later than `since`.
+        """Return warnings about the offsets partitions of some groups; about all if no group is named.
 
-        Where the groups lie is read if there is something to say.
+        They say what is not known now, and from when on the history is complete if that is later than `since`.
         """
-        from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - of DuckDB, which --help does not need
+        partitions = None
+        if groups and (self.lines() or self._history_lines(since, None)):
+            partitions = self._homes(tables, groups)
+        return self.lines(partitions) + self._history_lines(since, partitions)
 
-        is_asked = bool(groups) and bool(self.lines() or self._history_lines(since, None))
-        placement = read_placement(Lookup(tables)) if is_asked else None
-        homes = [] if placement is None else [placement.of(name) for name in groups]
-        asked = None if placement is None else {number for number in homes if number is not None}
-        return self.lines(asked) + self._history_lines(since, asked)
+    @staticmethod
+    def _homes(tables: Store, groups: Collection[str]) -> set[int]:
+        """Return the offsets partitions of groups, as far as the tables know them."""
+        from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
+
+        placement = read_placement(Lookup(tables))
+        return {number for number in map(placement.of, groups) if number is not None}
 
     def tell(self, partitions: Collection[int] | None = None) -> None:
-        """Write to stderr, in red, what is not known of now, if anything; of these offsets partitions, None: of all."""
+        """Write the warnings of `lines` to stderr, in red."""
         for line in self.lines(partitions):
             tell(line, fg="red")
 
     def lines_of(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return the lines of the rows' offsets partitions; of all where there are no rows."""
+        """Return the warnings about the offsets partitions of rows; about all if there are no rows."""
         return self.lines({row["offsets_partition"] for row in rows} or None)
 
     def lines(self, partitions: Collection[int] | None = None) -> list[str]:
-        """Return the same as lines."""
+        """Return warnings: what is not known now of these offsets partitions (None: of all)."""
         if self.ended_at is not None:
-            told = [f"No job keeps these tables any more: their now is {instant_text(self.ended_at)}, when they end"]
-        else:
-            told = self._stale_lines(partitions)
-        return told + self._blocked_lines(partitions)
+            ended = f"No job updates these tables any more: they end at {instant_text(self.ended_at)}"
+            return [f"{ended}, and 'now' means that time", *self._blocked_lines(partitions)]
+        return self._stale_lines(partitions) + self._blocked_lines(partitions)
 
     def _stale_lines(self, partitions: Collection[int] | None) -> list[str]:
-        asked, told = _some(self.of_partition, partitions), []
-        looked = [as_of for as_of, _ in self.of_partition.values() if as_of is not None]
-        ahead = max(looked, default=self.now) - datetime.now(UTC)
+        selected, lines = _selected(self.by_partition, partitions), []
+        known = [as_of for as_of, _ in self.by_partition.values() if as_of is not None]
+        ahead = max(known, default=self.now) - datetime.now(UTC)
         if ahead > _CLOCKS_DIFFER:
-            behind = duration_text(ahead.total_seconds() * 1000)
-            told.append(f"This machine's clock is {behind} behind that of the job: all ages are too low by that")
-        stale = [as_of for as_of, is_stale in asked if is_stale]
+            lines.append(
+                f"This machine's clock is {_length(ahead)} behind the job's clock: all ages are too low by that"
+            )
+        stale = [as_of for as_of, is_stale in selected if is_stale]
         if stale:
-            told.append(self._stale_line(stale, len(asked)))
-        return told
+            lines.append(self._stale_line(stale, len(selected)))
+        return lines
+
+    def _stale_line(self, stale: list[datetime | None], total: int) -> str:
+        known = [as_of for as_of in stale if as_of is not None]
+        is_all = len(stale) == total
+        for_some = "" if is_all else f" of {len(stale)} of {total} offsets partitions"
+        if len(known) < len(stale):
+            return f"STALE: nothing is known yet{for_some}"
+        oldest = min(known)
+        hint = "is the job running?" if is_all else "'offsetstream partitions' shows which"
+        return (
+            f"STALE: nothing is known of the last {_length(self.now - oldest)}, "
+            f"since {instant_text(oldest)}{for_some and ',' + for_some}: {hint}"
+        )
 
     def _blocked_lines(self, partitions: Collection[int] | None) -> list[str]:
-        held = _some(self.blocked_since, partitions)
-        if not held:
+        blocked = _selected(self.blocked_since, partitions)
+        if not blocked:
             return []
-        asked, since = len(_some(self.of_partition, partitions)), instant_text(min(held))
+        total = len(_selected(self.by_partition, partitions))
         return [
-            f"BLOCKED: of {len(held)} of {asked} offsets partitions nothing is known since {since}: "
-            "an open transaction is there, and nobody can read what came after"
+            f"BLOCKED: an open transaction blocks {len(blocked)} of {total} offsets partitions since "
+            f"{instant_text(min(blocked))}: nobody can read later records until it ends"
         ]
 
     def _history_lines(self, since: datetime | None, partitions: Collection[int] | None) -> list[str]:
         if since is None:
             return []
-        asked = _some(self.complete_from, partitions)
-        late = [each for each in asked if each is None or each > since]
+        selected = _selected(self.complete_from, partitions)
+        late = [start for start in selected if start is None or start > since]
         if not late:
             return []
-        known = [each for each in late if each is not None]
-        of_some = f"Of {len(late)} of {len(asked)} offsets partitions "
+        known = [start for start in late if start is not None]
+        for_some = f"of {len(late)} of {len(selected)} offsets partitions"
         if not known:
-            return [of_some + "no history is known to be complete: more may have happened than is told"]
-        return [f"{of_some}the history is complete from {instant_text(max(known))} on: more may have happened before"]
-
-    def _stale_line(self, stale: list[datetime | None], asked: int) -> str:
-        known = [as_of for as_of in stale if as_of is not None]
-        is_of_all = len(stale) == asked
-        of_some = "" if is_of_all else f"of {len(stale)} of {asked} offsets partitions "
-        if len(known) < len(stale):
-            return f"STALE: {of_some}nothing is known yet"
-        oldest = min(known)
-        age = duration_text((self.now - oldest).total_seconds() * 1000)
-        do = "is the job running?" if is_of_all else "'offsetstream partitions' shows which"
-        return f"STALE: {of_some}nothing is known of the last {age}, since {instant_text(oldest)}: {do}"
+            return [f"The history {for_some} may be incomplete: more may have happened than this answer shows"]
+        start = instant_text(max(known))
+        return [f"The history {for_some} is complete only from {start} on: more may have happened before"]
 
 
-def _some(told: Mapping[int, T], partitions: Collection[int] | None) -> list[T]:
-    """Return what is told of some offsets partitions, None: of all."""
-    return [each for number, each in told.items() if partitions is None or number in partitions]
+def _selected(by_partition: Mapping[int, T], partitions: Collection[int] | None) -> list[T]:
+    """Return the values of some offsets partitions, or of all (None)."""
+    return [value for number, value in by_partition.items() if partitions is None or number in partitions]
+
+
+def _length(length: timedelta) -> str | None:
+    return duration_text(length / timedelta(milliseconds=1))
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"

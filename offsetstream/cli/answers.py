@@ -1,4 +1,4 @@
-"""What the commands that answer questions share: their options, whom they ask, and how an answer is shown."""
+"""Shared parts of the commands that answer questions: their options, how they read the tables, how they print."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
+    from offsetstream.cli.age import Age
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
-NOT_OK = 4  # the exit code where something that is known is not well
+NOT_OK = 4  # exit code: a group has trouble
 
 
 @dataclass
 class Answer:
-    """Rows, their columns, the sentence that sums them up, the exit code; `missing`: what was asked for in vain.
+    """The answer of a command: its rows, their columns, a closing sentence that sums them up, and the exit code.
 
-    `warnings` come before: that what is shown is not of now.
+    `missing` has an error message for each requested name that was not found. `warnings` are printed before the rows.
     """
 
     columns: Sequence[Column]
@@ -46,19 +47,23 @@ class Answer:
 
 
 def group_options(command: Command) -> Command:
-    """Add `--group`, repeatable, for all groups where it is left out."""
-    return click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")(command)
+    """Add `--group`, repeatable; without it the answer is about all groups."""
+    return click.option(
+        "--group", multiple=True, metavar="GROUP", help="Select this group (repeatable; default: all groups)."
+    )(command)
 
 
 def topic_options(command: Command) -> Command:
     """Add `--topic`, repeatable."""
-    return click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")(command)
+    return click.option(
+        "--topic", multiple=True, metavar="TOPIC", help="Select this topic (repeatable; default: all topics)."
+    )(command)
 
 
 def at_option(command: Command) -> Command:
     """Add `--at`."""
-    told = "As it was then: 10m (ago), 03:00, 2026-11-21T03:00+01:00; UTC where no zone is said."
-    return click.option("--at", type=Instant(), metavar="TIME", help=told)(command)
+    text = "Show the state at this past time: 10m (ago), 03:00, 2026-11-21T03:00+01:00 (default: now; zone: UTC)."
+    return click.option("--at", type=Instant(), metavar="TIME", help=text)(command)
 
 
 def period_options(command: Command) -> Command:
@@ -67,17 +72,20 @@ def period_options(command: Command) -> Command:
         "--since",
         type=Instant(),
         metavar="TIME",
-        help="From then on (10m, 03:00, 2026-11-21); a day ago without --group.",
+        help="Start of the period: 10m, 03:00, 2026-11-21 (default: all history with --group, else the last day).",
     )
-    until = click.option("--until", type=Instant(), metavar="TIME", help="Before then.")
+    until = click.option("--until", type=Instant(), metavar="TIME", help="End of the period (default: now).")
     return since(until(command))
 
 
 def watch_option(command: Command) -> Command:
     """Add `--watch`."""
-    return click.option("--watch", type=SECONDS, metavar="SECONDS", help="Answer again so often, until Ctrl-C.")(
-        command
-    )
+    return click.option(
+        "--watch",
+        type=SECONDS,
+        metavar="SECONDS",
+        help="Repeat the answer at this interval until Ctrl-C (default: answer once).",
+    )(command)
 
 
 def reader_of(
@@ -88,9 +96,9 @@ def reader_of(
     since: datetime | None = None,
     max_age: float | None = None,
 ) -> ViewReader:
-    """Return the views over the tables, as of now or of an instant; OffsetstreamError for one that is still to come.
+    """Return the views over the tables, now or at a past time. A time in the future raises OffsetstreamError.
 
-    `max_age` is that of `--max-age`.
+    `max_age` is the value of `--max-age`, in seconds.
     """
     from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
@@ -99,14 +107,12 @@ def reader_of(
         return _aged(ViewReader(store_at(tables), groups=groups or None, since=since), max_age)
     now = datetime.now(UTC)
     if at > now:
-        raise OffsetstreamError(
-            f"{instant_text(at)} is still to come: the latest that can be asked for is {instant_text(now)}"
-        )
+        raise OffsetstreamError(f"{instant_text(at)} is in the future: give a time until {instant_text(now)}")
     return _aged(InstantReader(store_at(tables), at, groups or None), max_age)
 
 
 def view_reader(store: Store, max_age: float | None) -> ViewReader:
-    """Return the views over the tables, as of now; `max_age` is that of `--max-age`."""
+    """Return the views over the tables as they are now; `max_age` is the value of `--max-age`, in seconds."""
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
 
     return _aged(ViewReader(store), max_age)
@@ -119,7 +125,7 @@ def _aged(reader: ViewReader, max_age: float | None) -> ViewReader:
 
 
 def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
-    """Return the rows of a relation, in an order if one is given; TablesError if they cannot be read."""
+    """Return the rows of a relation, sorted by `order` if given. Raises TablesError if the tables cannot be read."""
     import duckdb  # noqa: PLC0415 - --help does not need it
 
     from offsetstream.tables.fetch import fetch_rows  # noqa: PLC0415 - likewise
@@ -131,17 +137,17 @@ def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
 
 
 def view_of(
-    reader: ViewReader, view: str, where: Mapping[str, Sequence[str] | Sequence[int]], *conditions: str
+    reader: ViewReader, view: str, selected: Mapping[str, Sequence[str] | Sequence[int]], *conditions: str
 ) -> DuckDBPyRelation:
-    """Return the rows of a view that have one of the values, of any where there are none, and fulfil the conditions."""
-    relation = reader.relation(view, {column: values or None for column, values in where.items()})
+    """Return the rows of a view whose columns have one of the given values (none: any) and that meet the conditions."""
+    relation = reader.relation(view, {column: values or None for column, values in selected.items()})
     for condition in filter(None, conditions):
         relation = relation.filter(condition)
     return relation
 
 
 def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDBPyRelation:
-    """Return the rows of a table that have one of the values, None or none of them being any."""
+    """Return the rows of a table whose columns have one of the given values; no values mean any."""
     from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
 
     reader.define_table(table)
@@ -166,9 +172,9 @@ def in_period(column: str, since: datetime | None, until: datetime | None) -> st
 
 
 def day_at_least(groups: Collection[str], since: datetime | None, until: datetime | None) -> datetime | None:
-    """Return since when to answer: a day ago, where neither a period nor groups are wanted.
+    """Return the start of the period: a day ago if neither a period nor groups are given.
 
-    UsageError for a period that is none: that nothing happened in it would calm somebody for no reason.
+    Raises UsageError for an empty period: "nothing happened" would be true of it, and misleading.
     """
     now = datetime.now(UTC)
     end = min(until or now, now)
@@ -178,28 +184,29 @@ def day_at_least(groups: Collection[str], since: datetime | None, until: datetim
 
 
 def require_period(since: datetime, until: datetime) -> None:
-    """Raise UsageError for a period that is none."""
+    """Raise UsageError for an empty period."""
     if since >= until:
-        raise UsageError(f"--since {instant_text(since)} is not before {instant_text(until)}: nothing lies between")
+        raise UsageError(f"--since {instant_text(since)} is not before {instant_text(until)}: give an earlier --since")
 
 
-def period_text(since: datetime | None, until: datetime | None) -> str:
-    """Return the period in words, with a blank before it, and as of when, unless it is over."""
-    now = datetime.now(UTC)
-    as_of = "" if until and until <= now else f", as of {instant_text(now)}"
+def period_text(
+    age: Age, tables: Store, groups: Collection[str], since: datetime | None, until: datetime | None
+) -> str:
+    """Return the period as text that starts with a space, and as of when the data are known if they end before it."""
     bounds = [(" since ", since), (" until ", until)]
-    return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + as_of
+    as_of = age.as_of_text(tables, groups, until=until).replace(")", "; later changes are not included)")
+    return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
 
 
 def age_text(at: datetime | None, now: datetime) -> str | None:
-    """Return how long before `now` something was."""
+    """Return the age of `at` relative to `now`, as text."""
     return None if at is None else duration_text((now - at).total_seconds() * 1000)
 
 
 def ends_text(sampled: Collection[datetime], now: datetime) -> str:
-    """Return when the logs' ends were asked for that an answer rests on."""
+    """Return when the end offsets behind an answer were sampled."""
     if not sampled:
-        return "no end of a log was sampled"
+        return "no end offset was sampled"
     oldest, newest = min(sampled), max(sampled)
     if (newest - oldest).total_seconds() < 1:
         return f"end offsets as of {instant_text(newest)}, {age_text(newest, now)} before"
@@ -212,9 +219,9 @@ def counted(number: int, what: str) -> str:
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:
-    """Print the answer, and again every `watch` seconds; end with its exit code, 1 where something is missing.
+    """Print the answer, once or every `watch` seconds, and exit with its exit code, or 1 if a name is missing.
 
-    Tables that cannot be read for a while, once there was an answer, are told, and asked again.
+    With `watch`, tables that cannot be read after the first answer are reported and tried again.
     """
     answered = False
     try:
@@ -247,6 +254,6 @@ def _print(output: Output, answer: Answer, *, clears: bool) -> None:
 
 
 def clear(output: Output) -> None:
-    """Clear the screen before an answer that is watched, if there is one."""
+    """Clear the terminal before a repeated answer, if the answer goes to one."""
     if output.file is None and sys.stdout is not None and sys.stdout.isatty():
         click.clear()

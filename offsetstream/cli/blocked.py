@@ -1,4 +1,4 @@
-"""`offsetstream partitions --blocked`: the open transactions that live partitions wait behind, and what ends them."""
+"""`offsetstream partitions --blocked`: open transactions that block partitions, and the commands that end them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("command", "END-IT-BY"),
     Column("abort_command"),
 )
-_TIMEOUT = 30.0  # seconds, for each question
+_TIMEOUT = 30.0  # seconds for each request
 Row = dict[str, Any]
 Wanted = Mapping[str, Collection[int] | None]
 
@@ -62,15 +62,17 @@ def show_blocked(
     groups: Collection[str],
     topics: Collection[str],
 ) -> None:
-    """Print a row for each transaction that is open where a partition is blocked; exit code 1 if there is any.
+    """Print a row for each open transaction that blocks a partition; exit with code 1 if there is any.
 
-    Of all offsets partitions, or of the data partitions of groups, or of topics.
+    It checks all offsets partitions, or some, or the data partitions of groups or topics.
     """
     if bootstrap_server is None:
-        raise UsageError("--blocked asks the live cluster: name a broker by --bootstrap-server")
+        raise UsageError("--blocked reads the live cluster: name a broker by --bootstrap-server")
     if offsets_partitions and (groups or topics):
-        raise UsageError("--offsets-partition is of __consumer_offsets, --group and --topic are of data: give one")
-    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - only what is asked is imported
+        raise UsageError(
+            "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
+        )
+    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.permissions import (  # noqa: PLC0415 - likewise
         require_to_read,
         require_to_see_topics_of_groups,
@@ -82,8 +84,8 @@ def show_blocked(
         require_to_see_topics_of_groups(cluster, topics)
     wanted = _wanted(bootstrap_server, properties, offsets_partitions, groups, topics)
     require_to_read(cluster, wanted)
-    told = cluster.ends(wanted, {})
-    ends = {place: end for place, end in told.items() if not (isinstance(end, NoEnd) and end.error == NO_TOPIC)}
+    answers = cluster.ends(wanted, {})
+    ends = {place: end for place, end in answers.items() if not (isinstance(end, NoEnd) and end.error == NO_TOPIC)}
     rows = _rows(bootstrap_server, command_config, ends, _opened(cluster, properties, ends))
     output.table(_COLUMNS, rows, closing=_closing(rows, len(ends)))
     missing = _missing(wanted, ends)
@@ -99,7 +101,7 @@ def _wanted(
     groups: Collection[str],
     topics: Collection[str],
 ) -> Wanted:
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.rights import OFFSETS_TOPIC  # noqa: PLC0415 - likewise
 
     if not groups:
@@ -116,20 +118,20 @@ def _wanted(
 
 
 def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
-    from offsetstream.cluster.java_client import FEW_TRIES, java_admin  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.java_client import FEW_TRIES, java_admin  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
     from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
 
-    held = [place for place, end in ends.items() if isinstance(end, LogEnd) and _blocked(end)]
-    if not held:
+    blocked = [place for place, end in ends.items() if isinstance(end, LogEnd) and _blocked_records(end)]
+    if not blocked:
         return {}
     with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
-        return OpenTransactions(jvm, client, _TIMEOUT).find(held, all_coordinate=_all_coordinate(cluster))
+        return OpenTransactions(jvm, client, _TIMEOUT).find(blocked, all_coordinate=_all_coordinate(cluster))
 
 
 def _all_coordinate(cluster: Cluster) -> bool:
-    """Tell whether each partition of the transactions' own topic has a coordinator, as far as the user may see it."""
-    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - only what is asked is imported
+    """Return whether each partition of __transaction_state has a leader; false if that cannot be read."""
+    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - imported on use
 
     try:
         return None not in cluster.leaders(TRANSACTION_STATE).values()
@@ -137,67 +139,69 @@ def _all_coordinate(cluster: Cluster) -> bool:
         return False
 
 
-def _blocked(end: LogEnd) -> int:
+def _blocked_records(end: LogEnd) -> int:
     return end.high_watermark - end.last_stable_offset
 
 
 def _rows(bootstrap_server: str, command_config: str | None, ends: Answers, opened: Open) -> list[Row]:
     tool = ["kafka-transactions.sh", "--bootstrap-server", bootstrap_server]
     tool += ["--command-config", command_config] if command_config else []
-    return [row for place in sorted(ends) for row in _of_partition(tool, place, ends[place], opened.get(place))]
+    return [row for place in sorted(ends) for row in _partition_rows(tool, place, ends[place], opened.get(place))]
 
 
-def _of_partition(
+def _partition_rows(
     tool: list[str], place: tuple[str, int], end: LogEnd | NoEnd, opened: list[OpenTransaction] | str | None
 ) -> Iterator[Row]:
-    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - imported on use
 
-    where = {"topic": place[0], "partition": place[1]}
+    row = {"topic": place[0], "partition": place[1]}
     if isinstance(end, NoEnd):
-        yield where | {"error": end.error}
+        yield row | {"error": end.error}
         return
-    where |= {"blocked_records": _blocked(end), "leader_id": end.leader_id}
-    where |= {"last_stable_offset": end.last_stable_offset, "high_watermark": end.high_watermark}
+    row |= {"blocked_records": _blocked_records(end), "leader_id": end.leader_id}
+    row |= {"last_stable_offset": end.last_stable_offset, "high_watermark": end.high_watermark}
     if isinstance(opened, str):
-        yield where | {"error": opened}
-    else:  # none where it ended just now
-        yield from (where | _transaction(tool, place, each) for each in opened or ())
+        yield row | {"error": opened}
+    else:  # none if it has just ended
+        yield from (row | _transaction(tool, place, each) for each in opened or ())
 
 
 def _transaction(tool: list[str], place: tuple[str, int], opened: OpenTransaction) -> Row:
     started, now_ms = opened.started_ms, milliseconds(datetime.now(UTC))
     age = None if started is None else now_ms - started
     abort = ["abort", "--topic", place[0], "--partition", str(place[1]), "--start-offset", str(opened.start_offset)]
-    ends_it = abort
+    end_command = abort
     if opened.transactional_id is not None and opened.is_hanging is False:
-        # Its coordinator ends it on all of its partitions; a marker on one of them would tear it apart.
-        ends_it = ["forceTerminateTransaction", "--transactionalId", opened.transactional_id]
+        # The coordinator ends it on all its partitions; an abort of one partition would split the transaction.
+        end_command = ["forceTerminateTransaction", "--transactionalId", opened.transactional_id]
     return asdict(opened) | {
         "started_at": time_text(started),
         "age": duration_text(age),
         "age_ms": age,
         "timeout": duration_text(opened.timeout_ms),
         "last_written_at": time_text(opened.last_written_ms),
-        "command": shlex.join([*tool, *ends_it]),
+        "command": shlex.join([*tool, *end_command]),
         "abort_command": shlex.join([*tool, *abort]),
     }
 
 
 def _closing(rows: list[Row], asked: int) -> str:
-    of_transactions = [row for row in rows if row.get("producer_id") is not None]
-    held = {(row["topic"], row["partition"]) for row in of_transactions}
-    producers = {(row["producer_id"], row["producer_epoch"]) for row in of_transactions}
+    transactions = [row for row in rows if row.get("producer_id") is not None]
+    blocked = {(row["topic"], row["partition"]) for row in transactions}
+    producers = {(row["producer_id"], row["producer_epoch"]) for row in transactions}
     silent = sum(1 for row in rows if row.get("error"))
     return (
-        f"{len(held)} of {counted(asked, 'partition')} blocked, by open transactions of "
+        f"{len(blocked)} of {counted(asked, 'partition')} blocked by open transactions of "
         f"{counted(len(producers), 'producer')}, as of {instant_text(datetime.now(UTC))}"
-        + (f"; {silent} could not be asked." if silent else ".")
+        + (f"; {silent} did not answer." if silent else ".")
     )
 
 
 def _missing(wanted: Wanted, ends: Answers) -> list[str]:
-    there = {topic for topic, _ in ends}
-    topics = [f"topic '{topic}' is not there" for topic in sorted(wanted) if not wanted[topic] and topic not in there]
+    existing = {topic for topic, _ in ends}
+    topics = [
+        f"topic '{topic}' is not there" for topic in sorted(wanted) if not wanted[topic] and topic not in existing
+    ]
     return topics + [
         f"{topic} has no partition {number}"
         for topic, numbers in sorted(wanted.items())

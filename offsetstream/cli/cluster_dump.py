@@ -1,4 +1,4 @@
-"""The part of `offsetstream dump` that needs a cluster, and Spark."""
+"""`offsetstream dump` from a live cluster: the part that needs Spark and the Kafka client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetstream.spark.source import KafkaSource
 
 
 class ClusterDump:
-    """What is to be dumped of a cluster: asked at once, so that nothing is written where it cannot be had."""
+    """A dump of a cluster. Creating it checks access and offsets, so that no file is written if that fails."""
 
     def __init__(self, bootstrap_server: str, command_config: str | None, wanted: tuple[int, ...]) -> None:
         self._properties = client_properties(command_config)
@@ -26,7 +26,7 @@ class ClusterDump:
         self._ranges = _ranges(self._cluster, wanted)
 
     def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
-        """Write the lines, by Spark; see `dump.topic`."""
+        """Read the records by Spark and write the lines; see `dump.topic`."""
         source = KafkaSource(self._bootstrap_server, self._properties)
         spark = local_session(master, SESSION, java_plugins(self._properties))
         try:
@@ -40,6 +40,6 @@ def _ranges(cluster: Cluster, wanted: tuple[int, ...]) -> dict[int, Range]:
     present = readable_partitions(cluster)
     unknown = sorted(set(wanted) - set(present))
     if unknown:
-        raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has {len(present)}, counted from 0")
+        raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has 0 to {len(present) - 1}")
     ends = cluster.partition_ends(wanted or present)
     return {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}

@@ -1,4 +1,4 @@
-"""`offsetstream config show`: the settings that hold, and where each comes from."""
+"""`offsetstream config show`: the value of each setting, and where it comes from."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _COLUMNS = (
     Column("from", "FROM"),
 )
 _HIDDEN = "(hidden)"
-# Rather too much: a name with a key in it may also be that of a file, or of a class.
+# Hides too much rather than too little: "key" is also in names of files and classes.
 _SECRET = re.compile("pass|secret|token|jaas|credential|key|auth|cert|private|[.]sas[.]", re.IGNORECASE)
-_SECRET_VALUE = re.compile("pass(word|phrase)|secret|credential|sig=", re.IGNORECASE)  # as of options for Java
+_SECRET_VALUE = re.compile("pass(word|phrase)|secret|credential|sig=", re.IGNORECASE)  # in Java options, for example
 _USER_OF_URI = re.compile(r"(?<=://)\S*(?=@)")
 
 
 @click.group()
 def config() -> None:
-    """Show the settings, and where each comes from."""
+    """Show the value of each setting, and where it comes from."""
 
 
 @config.command(
@@ -46,15 +46,29 @@ Examples:
   offsetstream config show run --output json""",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ITS OPTIONS]]")
-@click.option("--config", "file", metavar="FILE", envvar=CONFIG_VARIABLE, show_envvar=True, help="Their TOML file.")
-@click.option("--cluster", metavar="NAME", envvar=CLUSTER_VARIABLE, show_envvar=True, help="As this cluster has them.")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    envvar=CONFIG_VARIABLE,
+    show_envvar=True,
+    help="TOML file with settings (default: none).",
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    envvar=CLUSTER_VARIABLE,
+    show_envvar=True,
+    help="Show this cluster's settings (section clusters.NAME).",
+)
 @output_options
 def show(command: tuple[str, ...], file: str | None, cluster: str | None, **options: Any) -> None:
-    """Show the settings of a command, or of all, and where each comes from: a flag, the environment, a file, a default.
+    """Show the settings of one command, or of all, and the source of each value.
 
-    Nothing is started, and no cluster or table is looked at. Values whose names may be those of secrets are hidden.
+    A source is a flag, the environment, a file or a default. The command contacts no cluster and reads no table. Values
+    that may be secrets are hidden.
     """
-    names, flags = _asked(command)
+    names, flags = _commands(command)
     given = [
         *flags,
         *([] if file is None else ["--config", file]),
@@ -63,19 +77,19 @@ def show(command: tuple[str, ...], file: str | None, cluster: str | None, **opti
     output_of(options).table(_COLUMNS, [row for name in names for row in _rows(name, given)])
 
 
-def _asked(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Return the names of the commands that are meant, and the options given for them."""
+def _commands(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return the names of the selected commands, and the options given for them."""
     if not words:
         return list(COMMANDS), []
     for length in (2, 1):
         name = ".".join(words[:length])
         if name in COMMANDS:
             return [name], list(words[length:])
-    of_group = [each for each in COMMANDS if each.startswith(f"{words[0]}.")]
-    if not of_group or len(words) > 1:
+    members = [each for each in COMMANDS if each.startswith(f"{words[0]}.")]
+    if not members or len(words) > 1:
         known = ", ".join(each.replace(".", " ") for each in COMMANDS)
-        raise UsageError(f"{' '.join(words)} is no command with settings: name one of {known}, its options after it")
-    return of_group, []
+        raise UsageError(f"{' '.join(words)} is no command with settings: give one of {known}, then its options")
+    return members, []
 
 
 def _rows(name: str, flags: list[str]) -> Iterator[dict[str, Any]]:
@@ -86,26 +100,29 @@ def _rows(name: str, flags: list[str]) -> Iterator[dict[str, Any]]:
         row = {"command": name.replace(".", " "), "name": key}
         if isinstance(value, dict) and value:
             for each, text in value.items():
-                where = source or file.where(name, key, each)
-                yield row | {"name": f"{key}.{each}", "value": _shown(each, text), "from": where}
+                yield row | {
+                    "name": f"{key}.{each}",
+                    "value": _shown(each, text),
+                    "from": source or file.where(name, key, each),
+                }
         else:
-            told = _shown("", written(option, value or None if isinstance(value, dict) else value))
-            yield row | {"value": told, "from": source or file.where(name, key)}
+            shown = _shown("", written(option, value or None if isinstance(value, dict) else value))
+            yield row | {"value": shown, "from": source or file.where(name, key)}
         if key == "command-config":
             for each, text in file.kafka.items():
-                where = file.where(name, "kafka", each)
-                yield row | {"name": f"kafka.{each}", "value": _shown(each, text), "from": where}
+                origin = file.where(name, "kafka", each)
+                yield row | {"name": f"kafka.{each}", "value": _shown(each, text), "from": origin}
 
 
 def _context(name: str, flags: list[str]) -> click.Context:
-    """Return the context in which the command would run, but that nothing need be given."""
+    """Return the context in which the command would run, without required options."""
     root = click.get_current_context().find_root()
     group, _, own = name.partition(".")
     command = root.command.get_command(root, group) if isinstance(root.command, click.Group) else None
     if isinstance(command, click.Group):
         command = command.get_command(click.Context(command, parent=root), own)
     if command is None:
-        raise UsageError(f"there is no command {name}")
+        raise UsageError(f"no command {name} exists")
     relaxed = copy.copy(command)
     relaxed.params = [copy.copy(each) for each in command.params]
     for each in relaxed.params:
@@ -114,7 +131,7 @@ def _context(name: str, flags: list[str]) -> click.Context:
 
 
 def _source(ctx: click.Context, option: click.Option) -> str | None:
-    """Return where a value comes from; None for the file."""
+    """Return the source of a value; None for the settings file."""
     source = ctx.get_parameter_source(str(option.name))
     if source is ParameterSource.ENVIRONMENT:
         return f"environment {option.envvar or f'{ctx.auto_envvar_prefix}_{str(option.name).upper()}'}"

@@ -1,4 +1,4 @@
-"""`offsetstream coordinator`: the offsets partition and the broker that serve a group."""
+"""`offsetstream coordinator`: the offsets partition of a group, and the broker that coordinates it."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ _CLUSTER = (
     Column("differs", "DIFFERS"),
     Column("error"),
 )
-_WHY_UNKNOWN = (
-    "no partition is loaded yet, or the brokers do not place groups by Kafka's hash, and the group has no records"
-)
+_WHY_UNKNOWN = "no partition is loaded yet, or the brokers do not use Kafka's hash and the group has no records"
 _OF_PARTITION = ("offsets_partition", "coordinator_id", "coordinator_epoch", "coordinator_available", "load_state")
 
 
@@ -62,14 +60,20 @@ Examples:
   offsetstream coordinator --group my-group
   offsetstream coordinator --group a --group b --bootstrap-server localhost:9092 --output json
 
-CLUSTER-COORDINATOR is the broker that says of itself that it serves the group (FindCoordinator, DescribeGroups),
-PARTITION-LEADER leads the offsets partition that the hash of the group's id names; AGREES: both are the same.
+CLUSTER-COORDINATOR is the broker that answers as the group's coordinator (FindCoordinator, DescribeGroups).
+PARTITION-LEADER is the leader of the offsets partition by the hash of the group id. AGREES: both are the same broker.
 
-Exit code 1 where the partition of a group has no coordinator, or the cluster's answer is not that of the tables; 3
-where no coordinator answers within --timeout."""
+Exit codes: 1 a group has no coordinator, or the cluster and the tables differ; 3 no coordinator answers within
+--timeout."""
 )
 @config_option("coordinator")
-@click.option("--group", multiple=True, required=True, metavar="GROUP", help="A group, there or not; repeatable.")
+@click.option(
+    "--group",
+    multiple=True,
+    required=True,
+    metavar="GROUP",
+    help="Group id; the group need not exist (repeatable, required).",
+)
 @reading_timeout_option
 @max_age_option
 @cluster_options
@@ -85,9 +89,9 @@ def coordinator(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show the offsets partition and the broker that serve a group.
+    """Show the offsets partition of a group and the broker that coordinates it.
 
-    From the tables, as the job last saw them; with --bootstrap-server also what the cluster answers now.
+    The answer is what the job last saw. With --bootstrap-server it also shows what the cluster answers now.
     """
     output = output_of(options)
     lookup = Lookup(store_at(tables))
@@ -95,21 +99,22 @@ def coordinator(
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     placement = read_placement(lookup)
     age = Age.of_tables(lookup.store, max_age)
-    rows = [age.row(_of_tables(group_id, partitions, placement)) for group_id in group]
+    rows = [age.row(_table_row(group_id, partitions, placement)) for group_id in group]
     age.tell({row["offsets_partition"] for row in rows})
     if bootstrap_server is not None:
-        _add_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
-    output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows)
+        _add_cluster_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
+    closing = age.line_if_old(lookup.store, group) if output.is_text else None
+    output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows, closing=closing)
     click.get_current_context().exit(_tell(rows))
 
 
-def _of_tables(group_id: str, partitions: Mapping[int, Row], placement: Placement) -> Row:
+def _table_row(group_id: str, partitions: Mapping[int, Row], placement: Placement) -> Row:
     number = placement.of(group_id)
     found = dict.fromkeys(_OF_PARTITION) if number is None else partitions[number]
     return found | {"group": group_id, "coordinator": broker_text(found["coordinator_id"], {})}
 
 
-def _add_answers(
+def _add_cluster_answers(
     rows: list[Row],
     placement: Placement,
     store: Store,
@@ -117,15 +122,15 @@ def _add_answers(
     command_config: str | None,
     timeout: float,
 ) -> None:
-    """Add to each row what the cluster answers, and the addresses of the brokers that it has.
+    """Add to each row what the cluster answers, and the addresses of its brokers.
 
-    UsageError for an id that is not UTF-8, which a command line may hold, but no group can have.
+    Raises UsageError for an id that is not UTF-8: a command line may hold one, but no group can have it.
     """
     for row in rows:
         if not is_utf8(row["group"]):
-            raise UsageError(f"the group id {row['group']} is not UTF-8: name a group that can be")
+            raise UsageError(f"the group id {row['group']} is not UTF-8: check the encoding of your terminal")
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
     cluster = own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
@@ -142,47 +147,47 @@ def _add_answers(
             )
 
 
-def _answer(told: Coordination, addresses: Mapping[int, str]) -> Row:
-    broker = told.coordinator
+def _answer(found: Coordination, addresses: Mapping[int, str]) -> Row:
+    broker = found.coordinator
     return {
-        "cluster_offsets_partition": told.offsets_partition,
+        "cluster_offsets_partition": found.offsets_partition,
         "cluster_coordinator": broker and broker_text(broker.broker_id, {broker.broker_id: broker.address}),
         "cluster_coordinator_id": broker and broker.broker_id,
-        "cluster_leader": broker_text(told.leader_id, addresses),
-        "cluster_leader_id": told.leader_id,
-        "agrees": broker and (told.offsets_partition is None or broker.broker_id == told.leader_id),
-        "error": told.error,
+        "cluster_leader": broker_text(found.leader_id, addresses),
+        "cluster_leader_id": found.leader_id,
+        "agrees": broker and (found.offsets_partition is None or broker.broker_id == found.leader_id),
+        "error": found.error,
     }
 
 
 def _tell(rows: list[Row]) -> int:
-    """Write to stderr what is wrong; returns the exit code."""
+    """Write to stderr what is wrong, and return the exit code."""
     code = 0
     for row in rows:
-        where = f"offsets partition {row['offsets_partition']}, that of group '{row['group']}',"
+        place = f"offsets partition {row['offsets_partition']} of group '{row['group']}'"
         if row["offsets_partition"] is None:
             code = max(code, 1)
             tell(f"Error: the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}.")
         elif not row["coordinator_available"]:
             code = max(code, 1)
-            tell(f"Error: {where} has no coordinator as far as the tables know.")
+            tell(f"Error: {place} has no coordinator in the tables.")
         if row.get("differs"):
             code = max(code, 1)
             tell(
-                f"Error: {where} is served by {row['coordinator'] or 'nobody'} in the tables, but the cluster names "
-                f"{row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
+                f"Error: {place} is coordinated by {row['coordinator'] or 'nobody'} in the tables, but the cluster "
+                f"answers {row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
             )
         if row.get("agrees") is False:
             code = max(code, 1)
             tell(
                 f"Error: {row['cluster_coordinator']} serves group '{row['group']}', but offsets partition "
-                f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'nobody'}: it moves, or "
-                "brokers disagree about the number of offsets partitions."
+                f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'nobody'}: it is moving, "
+                "or brokers disagree about the number of offsets partitions."
             )
         if row.get("error"):
             code = UNREACHABLE
             tell(
-                f"Error: {row['error']}: nobody serves group '{row['group']}'; its offsets partition "
+                f"Error: {row['error']}: no broker coordinates group '{row['group']}'; its offsets partition "
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'no broker'}."
             )
     return code

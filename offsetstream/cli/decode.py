@@ -1,4 +1,4 @@
-"""`offsetstream decode`: raw lines of records to Kafka's JSON, or to what its console consumer prints."""
+"""`offsetstream decode`: convert raw records to Kafka's JSON, or to the output of Kafka's console consumer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetstream.codec.wire import DecodeError
 
 _FORMATTERS: dict[str, tuple[Callable[[bytes | None, bytes | None], str | None], str]] = {
     "kafka": (kafka_json, "\n"),
-    "kafka-text": (kafka_text, ""),  # its lines have their newline
+    "kafka-text": (kafka_text, ""),  # each line already ends with a newline
 }
 
 
@@ -25,8 +25,8 @@ Examples:
   offsetstream dump --bootstrap-server localhost:9092 --format records | offsetstream decode
   offsetstream decode --format kafka-text records.jsonl
 
-Exit code 0 also where records cannot be decoded: in JSON such a line has an "error", and its bytes. Kafka's own
-formats have no place for an error: there it goes to stderr, and the exit code is 1."""
+A record that cannot be decoded: in JSON its line has an "error" and the bytes, and the exit code stays 0. Kafka's own
+formats have no place for errors, so they go to stderr, and the exit code is 1."""
 )
 @input_argument
 @click.option(
@@ -35,14 +35,14 @@ formats have no place for an error: there it goes to stderr, and the exit code i
     type=click.Choice(["json", *_FORMATTERS]),
     default="json",
     show_default=True,
-    help="JSON, or what Kafka's console consumer prints of offsets and classic groups: 4.x (kafka), 2.1-3.9 (-text).",
+    help="Print JSON, or what the console consumer of Kafka 4.x (kafka) or 2.1-3.9 (kafka-text) prints.",
 )
 @file_option
 def decode(input_file: str, line_format: str, output_file: str | None) -> None:
     """Decode records of __consumer_offsets from lines of JSON.
 
-    A line in is {"key": base64 or null, "value": base64 or null}; further fields pass through. A line out, for each
-    line in, has what Kafka's JSON converters print of key and value, null for a tombstone.
+    Each input line is {"key": base64 or null, "value": base64 or null}. Each output line has key and value as Kafka's
+    JSON converters print them; the value of a tombstone is null. Other fields stay as they are.
     """
     if line_format == "json":
         convert_lines(input_file, output_file, lambda line: decode_line(line) + "\n")
@@ -54,14 +54,14 @@ def decode(input_file: str, line_format: str, output_file: str | None) -> None:
 
 
 class _Formatter:
-    """One of Kafka's formats for lines, and whether any line failed."""
+    """Prints lines in one of Kafka's formats, and remembers whether any line failed."""
 
     def __init__(self, print_record: Callable[[bytes | None, bytes | None], str | None], end: str) -> None:
         self._print_record, self._end = print_record, end
         self._number, self.failed = 0, False
 
     def __call__(self, line: str) -> str | None:
-        """Print a line; None for a record that Kafka skips, and for one that is broken, which stderr tells."""
+        """Return the printed line; None for a record that Kafka skips, or that is broken (reported on stderr)."""
         self._number += 1
         try:
             key, value, _ = parse_raw_line(line)

@@ -1,4 +1,4 @@
-"""`offsetstream offsets delete` and `groups delete`: what is committed, and whole groups, of the live cluster."""
+"""`offsetstream offsets delete` and `groups delete`: delete committed offsets, or groups, on the live cluster."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Examples:
   offsetstream offsets delete --group my-group --topic orders --bootstrap-server localhost:9092
   offsetstream offsets delete --group my-group --topic orders:0,1 --execute
 
-A group with members keeps the offsets of topics that these read. 'offsets undo' commits again what was deleted.
+The command keeps offsets of topics that members of the group read now. 'offsets undo' restores deleted offsets.
 
-Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the deletion, or a partition was refused; 3 a coordinator does not answer.""",
 )
 @config_option("offsets.delete")
-@click.option("--group", required=True, metavar="GROUP", help="The group.")
+@click.option("--group", required=True, metavar="GROUP", help="Group id (required).")
 @click.option(
     "--topic",
     required=True,
     multiple=True,
     metavar="TOPIC[:0,1]",
-    help="A topic, or some of its partitions; repeatable.",
+    help="Topic, or some of its partitions (repeatable, required).",
 )
 @operating_options
 @output_options
 def delete_offsets(*, group: str, topic: tuple[str, ...], **options: Any) -> None:
-    """Delete what a group has committed for topics; a dry run unless --execute is given."""
+    """Delete committed offsets of a group. This is a dry run unless you add --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.deletion import plan_offset_deletion  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.operations.deletion import plan_offset_deletion  # noqa: PLC0415 - imported on use
     from offsetstream.operations.reset import parse_topics  # noqa: PLC0415 - likewise
 
     topics = parse_topics(topic)
@@ -53,18 +53,24 @@ Examples:
   offsetstream groups delete --group my-group --bootstrap-server localhost:9092
   offsetstream groups delete --group my-group --group other --execute
 
-'offsets undo' commits the offsets of a deleted group again.
+'offsets undo' restores the offsets of a deleted group.
 
-Exit code 1 where an objection stands or a group was refused, 3 where a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the deletion, or a group was refused; 3 a coordinator does not answer.""",
 )
 @config_option("groups.delete")
-@click.option("--group", required=True, multiple=True, metavar="GROUP", help="A group without members; repeatable.")
+@click.option(
+    "--group",
+    required=True,
+    multiple=True,
+    metavar="GROUP",
+    help="Group id; the group must have no members (repeatable, required).",
+)
 @operating_options
 @output_options
 def delete_groups(*, group: tuple[str, ...], **options: Any) -> None:
-    """Delete groups with all their offsets; a dry run unless --execute is given."""
+    """Delete groups with all their offsets. This is a dry run unless you add --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.deletion import plan_group_deletion  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.operations.deletion import plan_group_deletion  # noqa: PLC0415 - imported on use
 
     with session(operator, "DELETE") as found:
         carry_out(output, operator, found, plan_group_deletion(found.cluster, found.admin, set(group)))

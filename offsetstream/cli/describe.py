@@ -13,9 +13,9 @@ from offsetstream.cluster.committed import no_offset
 
 Row = dict[str, Any]
 TopicPartition = tuple[str, int]
-End = int | str  # of a log, or by Kafka's name why it is not known
+End = int | str  # log end offset, or Kafka's name of the error
 
-# Not in text: what tells two copies of a group apart.
+# Not in text. They distinguish two copies of a group.
 _COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"), *AGE)
 _VERBOSE = {
     "leader_epoch",
@@ -69,7 +69,7 @@ STATE = (
 
 
 def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:
-    """Return one group's block of text, without what no row has and what only `--verbose` shows."""
+    """Return one group's block of text, without empty optional columns, and without those of `--verbose`."""
     hidden = {name for name in ("group_instance_id", "note") if not any(row.get(name) for row in rows)}
     if not {True, False} <= {row.get("upgraded") for row in rows}:
         hidden.add("upgraded")
@@ -82,15 +82,15 @@ def shown(columns: Iterable[Column], *, verbose: bool) -> list[Column]:
 
 
 def topic_partitions(groups: Collection[Group]) -> set[TopicPartition]:
-    """Return the partitions that the view of offsets shows of these groups."""
+    """Return the partitions that the offsets view shows for these groups."""
     committed = {(row["topic"], row["partition"]) for group in groups for row in group.offsets}
     return committed | {partition for group in groups for owned in _owned(group).values() for partition in owned}
 
 
 def offset_rows(group: Group, ends: Mapping[TopicPartition, End], *, clamped: bool = True) -> list[Row]:
-    """Return a row per partition, members with more partitions first, those that nobody owns last.
+    """Return a row per partition: members with more partitions first, partitions without an owner last.
 
-    `ends` has the log end offsets that are known, and why others are not; `clamped` is as for `standing`.
+    `ends` has the log end offsets, or why one is unknown. `clamped`: see `standing`.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -107,7 +107,7 @@ def offset_rows(group: Group, ends: Mapping[TopicPartition, End], *, clamped: bo
 
 def member_rows(group: Group) -> list[Row]:
     """Return a row per member, by member id."""
-    held, target = _assigned(group, target=False), _assigned(group, target=True)
+    current, target = _assigned(group, target=False), _assigned(group, target=True)
     is_classic = group.row["group_type"] == "Classic"
     return [
         {
@@ -116,9 +116,9 @@ def member_rows(group: Group) -> list[Row]:
             "group_instance_id": member["group_instance_id"],
             "host": member["client_host"],
             "client_id": member["client_id"],
-            "partitions": len(held[member["member_id"]]),
+            "partitions": len(current[member["member_id"]]),
             "current_epoch": member["member_epoch"],
-            "current_assignment": _assignment_text(held[member["member_id"]]),
+            "current_assignment": _assignment_text(current[member["member_id"]]),
             "target_epoch": group.row["assignment_epoch"],
             "target_assignment": _assignment_text(target[member["member_id"]]),
             "upgraded": None if is_classic else not member["is_classic_protocol"],
@@ -128,9 +128,9 @@ def member_rows(group: Group) -> list[Row]:
 
 
 def state_row(group: Group, coordinators: Mapping[int, int | None], addresses: Mapping[int, str]) -> Row:
-    """Return the group's state; `coordinators` has the broker of each offsets partition.
+    """Return the group's state; `coordinators` has the broker id of each offsets partition.
 
-    The tables know a broker by its id only: COORDINATOR has the host and port that `addresses` gives it, if any.
+    The tables only have broker ids: `addresses` adds host and port, if known.
     """
     coordinator = coordinators.get(group.row["offsets_partition"])
     return {
@@ -146,23 +146,23 @@ def state_row(group: Group, coordinators: Mapping[int, int | None], addresses: M
 
 
 def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | None:
-    """Return the broker as Kafka's tool writes it, its address before its id, where that is known."""
+    """Return the broker as Kafka's tool writes it: "host:port (id)", or "(id)" if the address is unknown."""
     if broker_id is None:
         return None
     return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
-# What `standing` gives.
+# The columns that `standing` returns.
 STANDING = ("current_offset", "log_end_offset", "lag", "note")
 
 
 def standing(
     offset: int | None, end: End | None, *, clamped: bool
 ) -> tuple[int | None, int | None, int | None, str | None]:
-    """Return the current offset, the end of the log, by how much the one is behind the other, and what is to be said.
+    """Return current offset, log end offset, lag and note.
 
-    An offset below zero is none, as for Kafka's tool. `clamped`: one beyond the end, as one after a sample was taken
-    may be, has no lag. Kafka's tool gives less than none.
+    An offset below zero counts as no offset, as in Kafka's tool. With `clamped`, an offset beyond the end has lag 0: it
+    may be newer than the sampled end. Kafka's tool, with live ends, shows a negative lag.
     """
     note = f"no end: {end}" if isinstance(end, str) else None
     known = None if isinstance(end, str) else end
@@ -197,12 +197,12 @@ def _offset_row(
 
 
 def _owned(group: Group) -> defaultdict[str, set[TopicPartition]]:
-    """Return the partitions of each member; those it is to give up are still its own (4.3)."""
+    """Return the partitions of each member, with those it still has to give up (4.3)."""
     return _assigned(group, target=False, tasks=False)
 
 
 def _assigned(group: Group, *, target: bool, tasks: bool = True) -> defaultdict[str, set[TopicPartition]]:
-    """Return what each member has or is to have; a streams task stands by its subtopology, where wanted."""
+    """Return the current or target assignment of each member; streams tasks, if wanted, by subtopology."""
     found: defaultdict[str, set[TopicPartition]] = defaultdict(set)
     for row in group.assignments:
         name = row["topic"] or (row["subtopology_id"] if tasks else None)
@@ -219,7 +219,7 @@ def _assignment_text(partitions: set[TopicPartition]) -> str | None:
 
 
 def _preferred_assignor(group: Group) -> str | None:
-    """Return the assignor that most members ask for, as a consumer group chooses it; None if none asks."""
+    """Return the assignor that most members prefer, which a consumer group uses; None if no member names one."""
     counts = Counter(sorted(row["server_assignor"] for row in group.members if row["server_assignor"]))
     return counts.most_common(1)[0][0] if counts else None
 

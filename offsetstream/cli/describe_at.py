@@ -1,4 +1,4 @@
-"""`groups describe --at`: groups as they were, in the rows of those that are."""
+"""`groups describe --at`: read groups as they were at a past time, and sum them up in a sentence."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import Any
 from offsetstream.cli.answers import Row, counted, ends_of, ends_text, rows_of, table_of
 from offsetstream.cli.describe import End
 from offsetstream.cli.group_state import Group
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.times import capitalized
 from offsetstream.views.reader import ViewReader
 
 _PARTS = ("group_members", "member_assignments", "committed_offsets")
 
 
 def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
-    """Yield the groups, or all, as the reader's tables have them, by group id."""
-    own = {table: _by_group(rows_of(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
+    """Yield the given groups, or all, at the reader's time, sorted by group id."""
+    parts = {table: _by_group(rows_of(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
     for row in sorted(
         rows_of(table_of(reader, "groups", {"group_id": groups})), key=itemgetter("group_id", "offsets_partition")
     ):
         place = row["offsets_partition"], row["group_id"]
-        members, assignments, offsets = (own[table][place] for table in _PARTS)
+        members, assignments, offsets = (parts[table][place] for table in _PARTS)
         yield Group(row, True, sorted(members, key=lambda member: member["member_id"]), assignments, offsets)
 
 
 def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], End], list[datetime]]:
-    """Return the ends of the logs that the groups read, and when these were sampled."""
+    """Return the end offsets of the partitions that the groups read, and the times when they were sampled."""
     topics = {row["topic"] for group in groups for row in (*group.offsets, *group.assignments) if row["topic"]}
     return ends_of(reader, topics)
 
 
-def closing_at(at: datetime, groups: list[Group], sampled: list[datetime] | None) -> str:
-    """Return the sentence that says what the groups were, and as of when."""
-    told = [_told(group.row) for group in groups]
-    if len(told) > 1:
-        told = [f"{group.group_id}: {text}" for group, text in zip(groups, told, strict=True)]
+def closing_at(at: datetime, as_of: str, groups: list[Group], sampled: list[datetime] | None) -> str:
+    """Return the sentence that describes the groups: as of when, type, state, generation, members, protocol."""
+    texts = [_summary(group.row) for group in groups]
+    if len(texts) > 1:
+        texts = [f"{group.group_id}: {text}" for group, text in zip(groups, texts, strict=True)]
     ends = "" if sampled is None else f"; {ends_text(sampled, at)}"
-    return f"As it was at {instant_text(at)}: {'; '.join(told) or 'no group'}{ends}."
+    return f"{capitalized(as_of)}: {'; '.join(texts) or 'no group'}{ends}."
 
 
-def _told(row: Row) -> str:
+def _summary(row: Row) -> str:
     epoch = f"generation {row['generation']}" if row["group_type"] == "Classic" else f"epoch {row['group_epoch']}"
     parts = [row["group_type"], row["state"], epoch, counted(row["member_count"], "member"), row["protocol"]]
     return ", ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""`offsetstream groups describe`: groups as Kafka's own tool shows them, now and at any instant."""
+"""`offsetstream groups describe`: groups as Kafka's own tool shows them, now or at a past time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetstream.cli import describe as views
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import at_option, reader_of
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
-from offsetstream.cli.group_state import Group, SomeGroups, read_some
+from offsetstream.cli.group_state import Group, GroupBatch, read_batches
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.loading import tell_what_is_loading
 from offsetstream.cli.main import OneLineErrors
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-_ASKED_TOGETHER = 10_000  # rows of groups
+_ROWS_PER_REQUEST = 10_000  # the cluster returns the ends of so many rows together
 _REBALANCING = "Warning: Consumer group '{}' is rebalancing."
-_SAID = {
+_STATE_WARNINGS = {
     "Empty": "Consumer group '{}' has no active members.",
     "Assigning": _REBALANCING,
     "Reconciling": _REBALANCING,
@@ -54,7 +54,7 @@ _VIEWS = {"--offsets", "--members", "--state"}
 
 
 class OneView(OneLineErrors):
-    """A command that shows one view, as Kafka's tool does: of several, one would be left out without a word."""
+    """A command that shows exactly one view, as Kafka's tool does; click would silently ignore a second one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options."""
@@ -74,24 +74,25 @@ Examples:
   offsetstream groups describe --all-groups --state --output csv
   offsetstream groups describe --group my-group --at 03:00
 
-LAG is that of Kafka's own tool, from CURRENT-OFFSET to LOG-END-OFFSET. The command lag leaves out what nobody can read.
-NOTE says why an end is not known, where there is such a partition.
+LOG-END-OFFSET is the end that the job sampled or, with --bootstrap-server, the end now. LAG is LOG-END-OFFSET minus
+CURRENT-OFFSET, as in Kafka's tool ('offsetstream lag' counts readable messages only). NOTE says why an end is unknown.
+The address of a coordinator needs --bootstrap-server. ASSIGNMENT-STRATEGY is - if the broker chose the assignor.
 
-Exit code 1 where a group is not there; 3 where a partition has no leader, or a silent one.""",
+Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader does not answer.""",
 )
 @config_option("groups.describe")
-@click.option("--group", multiple=True, metavar="GROUP", help="A group to describe; repeatable.")
+@click.option("--group", multiple=True, metavar="GROUP", help="Describe this group (repeatable; or --all-groups).")
 @click.option("--all-groups", is_flag=True, help="Describe all groups.")
 @click.option(
     "--offsets",
     "view",
     flag_value="offsets",
     default="offsets",
-    help="Committed offsets and their owners (the default).",
+    help="Show committed offsets and their owners (the default view).",
 )
-@click.option("--members", "view", flag_value="members", help="Members and the number of their partitions.")
-@click.option("--state", "view", flag_value="state", help="State, coordinator and number of members.")
-@click.option("--verbose", is_flag=True, help="More columns: epochs and assignments.")
+@click.option("--members", "view", flag_value="members", help="Show members and the number of their partitions.")
+@click.option("--state", "view", flag_value="state", help="Show state, coordinator and number of members.")
+@click.option("--verbose", is_flag=True, help="Add columns: epochs and assignments.")
 @at_option
 @max_age_option
 @cluster_options
@@ -110,66 +111,62 @@ def describe_groups(
     tables: str,
     **options: Any,
 ) -> None:
-    """Describe groups as 'kafka-consumer-groups --describe' does.
-
-    LOG-END-OFFSET and LAG are by the ends that the job sampled or, with --bootstrap-server, as of now. A coordinator's
-    address is not in the tables: it needs --bootstrap-server. With --at no cluster is asked. ASSIGNMENT-STRATEGY is -
-    where the members of a consumer group leave it to the broker, whose choice no record has.
-    """
+    """Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time."""
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
     if at is not None:
-        _describe_then(output, reader_of(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
+        _describe_at(output, reader_of(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
         return
     lookup = Lookup(store_at(tables))
     wanted = None if all_groups else set(group)
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell_of_groups(lookup.store, group)
-    found = read_some(lookup, wanted, members=True, offsets=view == "offsets")
+    age.warn_about_groups(lookup.store, group)
+    found = read_batches(lookup, wanted, members=True, offsets=view == "offsets")
     missing, is_silent = set(group), False
+    as_of = age.line_if_old(lookup.store, group) if output.is_text else None
     shown = _noted(found, missing)
     if view == "offsets":
         ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEnds(lookup))
-        _print_offsets(output, shown, ends, age, verbose=verbose)
+        _print_offsets(output, shown, ends, age, as_of, verbose=verbose)
         is_silent = ends.is_silent
     else:
         columns, rows_of = _view(view, lookup, _coordinators(lookup.store, bootstrap_server, command_config))
-        groups = ((each, rows_of(each)) for some in _told(shown) for each in some.each())
-        _print(output, columns, groups, age, verbose=verbose)
+        groups = ((each, rows_of(each)) for batch in _warned(shown) for each in batch.each())
+        _print(output, columns, groups, age, verbose=verbose, closing=as_of)
     _tell_missing(output, missing, exit_code=UNREACHABLE if is_silent else 0)
 
 
-# Of each view its columns, and what makes the rows of a group that was, by the ends of then.
-_THEN: dict[str, tuple[tuple[Column, ...], Callable[[Group, dict[views.TopicPartition, views.End]], Rows]]] = {
+# For each view: its columns, and the function that makes the rows of a past group from past end offsets.
+_PAST_VIEWS: dict[str, tuple[tuple[Column, ...], Callable[[Group, dict[views.TopicPartition, views.End]], Rows]]] = {
     "offsets": (views.OFFSETS, views.offset_rows),
     "members": (views.MEMBERS, lambda group, _: views.member_rows(group)),
     "state": (views.STATE, lambda group, _: [views.state_row(group, {}, {})]),
 }
 
 
-def _describe_then(
+def _describe_at(
     output: Output, reader: ViewReader, group: tuple[str, ...], at: datetime, view: str, *, verbose: bool
 ) -> None:
-    """Describe the groups as they were at an instant, and say of those that were not there what is known."""
-    from offsetstream.cli.describe_at import closing_at, ends_at, groups_at  # noqa: PLC0415 - of DuckDB and Arrow
+    """Describe the groups as they were at a past time; report groups that did not exist, or are unknown."""
+    from offsetstream.cli.describe_at import closing_at, ends_at, groups_at  # noqa: PLC0415 - imports DuckDB
 
     age = Age.of(reader)
     found = list(groups_at(reader, group))
     age.tell({each.row["offsets_partition"] for each in found} or None)
     ends, sampled = ends_at(reader, found) if view == "offsets" else ({}, None)
-    columns, rows_of = _THEN[view]
-    closing = closing_at(at, found, sampled) + unknown_text(reader)
+    columns, rows_of = _PAST_VIEWS[view]
+    closing = closing_at(at, age.as_of_text(reader.store, group), found, sampled) + unknown_text(reader)
     if found or not group or not output.is_text:
         _tell_states((group.group_id, group.row["state"]) for group in found if group.is_current)
         _print(
             output, columns, ((group, rows_of(group, ends)) for group in found), age, verbose=verbose, closing=closing
         )
-    there = {group.group_id for group in found}
-    missing = unknown_then(reader, at, group, there) or [
-        next(iter(not_there(reader, "group_id", [name], (), at)), f"group '{name}' was not there then")
-        for name in sorted(set(group) - there)
+    found_ids = {group.group_id for group in found}
+    missing = unknown_then(reader, at, group, found_ids) or [
+        next(iter(not_there(reader, "group_id", [name], (), at)), f"group '{name}' did not exist at that time")
+        for name in sorted(set(group) - found_ids)
     ]
     for message in missing:
         tell(f"Error: {message}")
@@ -186,7 +183,7 @@ def _tell_missing(output: Output, missing: set[str], exit_code: int) -> None:
 def _view(
     view: str, lookup: Lookup, cluster: CoordinatorLookup | None
 ) -> tuple[tuple[Column, ...], Callable[[Group], Rows]]:
-    """Return the view's columns, and what makes a group's rows; `cluster` has what the tables do not have."""
+    """Return the view's columns, and the function that makes a group's rows; `cluster` gives broker addresses."""
     if view == "members":
         return views.MEMBERS, views.member_rows
     partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
@@ -197,14 +194,14 @@ def _view(
 
 
 class _Ends:
-    """Where logs end: of the cluster, if there is one, else as sampled."""
+    """End offsets: from the live cluster if there is one, else as sampled by the job."""
 
     def __init__(self, cluster: LogEnds | None, sampled: SampledEnds) -> None:
         self._cluster, self._sampled = cluster, sampled
         self._known: dict[views.TopicPartition, views.End] = {}
 
     def of(self, places: set[views.TopicPartition]) -> Mapping[views.TopicPartition, views.End]:
-        """Return the ends of those that are known, and by Kafka's name why others are not."""
+        """Return the end offset of each partition, or Kafka's name of the error."""
         if self._cluster is None:
             return self._sampled.ends(places)
         if unknown := places - self._known.keys():
@@ -213,21 +210,21 @@ class _Ends:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody answered for a partition that was asked for."""
+        """Whether a requested partition had no leader, or its leader did not answer."""
         return any(isinstance(end, str) and is_unreachable(end) for end in self._known.values())
 
     @property
     def are_live(self) -> bool:
         return self._cluster is not None
 
-    @property
-    def closing(self) -> Closing:
-        return self._sampled.closing
+    def closing(self) -> str | None:
+        """Return the sentence about when the end offsets were sampled."""
+        return self._sampled.closing()
 
 
 def _live_ends(cluster: LogEnds, places: Iterable[views.TopicPartition]) -> dict[views.TopicPartition, views.End]:
-    """Return where the logs end now; UnauthorisedError without DESCRIBE on one of the topics."""
-    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - only what is asked is imported
+    """Return the end offsets now. Raises UnauthorisedError without DESCRIBE on one of the topics."""
+    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.rights import describe_each  # noqa: PLC0415 - likewise
 
     wanted: dict[str, set[int]] = {}
@@ -243,39 +240,39 @@ def _live_ends(cluster: LogEnds, places: Iterable[views.TopicPartition]) -> dict
 
 
 def _with_ends(
-    found: Iterator[SomeGroups], ends: _Ends
-) -> Iterator[tuple[SomeGroups, Mapping[views.TopicPartition, views.End]]]:
-    """Yield the groups with what is known of ends; the cluster is asked for those of thousands of rows together."""
-    for part in in_parts(found, _ASKED_TOGETHER, attrgetter("size")):
+    found: Iterator[GroupBatch], ends: _Ends
+) -> Iterator[tuple[GroupBatch, Mapping[views.TopicPartition, views.End]]]:
+    """Yield the groups with their end offsets; one request to the cluster serves thousands of rows."""
+    for part in in_parts(found, _ROWS_PER_REQUEST, attrgetter("size")):
         known = ends.of(set[views.TopicPartition]().union(*map(topic_partitions, part)))
-        yield from zip(_told(part), repeat(known))
+        yield from zip(_warned(part), repeat(known))
 
 
-def _noted(found: Iterator[SomeGroups], missing: set[str]) -> Iterator[SomeGroups]:
-    """Yield what is found, and take it out of what is missing."""
-    for some in found:
-        missing.difference_update(some.groups.columns["group_id"])
-        yield some
+def _noted(found: Iterator[GroupBatch], missing: set[str]) -> Iterator[GroupBatch]:
+    """Yield the groups, and remove them from `missing`."""
+    for batch in found:
+        missing.difference_update(batch.groups.columns["group_id"])
+        yield batch
 
 
-def _told(found: Iterable[SomeGroups]) -> Iterator[SomeGroups]:
-    """Yield the groups once their states are said: after what may fail, whose error is all that is said then."""
-    for some in found:
-        facts = zip(*(some.groups.columns[name] for name in ("group_id", "state")), strict=True)
-        _tell_states(compress(facts, some.are_current))
-        yield some
+def _warned(found: Iterable[GroupBatch]) -> Iterator[GroupBatch]:
+    """Yield the groups after the warnings about their states: a failure before that prints its error only."""
+    for batch in found:
+        facts = zip(*(batch.groups.columns[name] for name in ("group_id", "state")), strict=True)
+        _tell_states(compress(facts, batch.are_current))
+        yield batch
 
 
 def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
-    """Say what Kafka's tool says of the states of groups on stderr, if anything."""
-    tell_apart([_SAID[state].format(group_id) for group_id, state in groups if state in _SAID])
+    """Write to stderr what Kafka's tool says about the states of groups."""
+    tell_apart([_STATE_WARNINGS[state].format(group_id) for group_id, state in groups if state in _STATE_WARNINGS])
 
 
-# Only in these is the Kafka client needed, and its import takes time.
+# Only these need the Kafka client, whose import takes time.
 def _log_ends(store: Store, bootstrap_server: str | None, command_config: str | None) -> LogEnds | None:
     if bootstrap_server is None:
         return None
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - likewise
 
     return own_cluster(LogEnds, store, bootstrap_server, command_config)
@@ -284,16 +281,21 @@ def _log_ends(store: Store, bootstrap_server: str | None, command_config: str | 
 def _coordinators(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
     if bootstrap_server is None:
         return None
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
     return own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
 
 
-def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, age: Age, *, verbose: bool) -> None:
+def _print_offsets(
+    output: Output, found: Iterator[GroupBatch], ends: _Ends, age: Age, as_of: str | None, *, verbose: bool
+) -> None:
+    def closing() -> str | None:
+        return " ".join(filter(None, (ends.closing(), as_of))) or None
+
     parts = (
-        offset_columns(some, known, clamped=not ends.are_live, as_text=output.is_text)
-        for some, known in _with_ends(found, ends)
+        offset_columns(batch, known, clamped=not ends.are_live, as_text=output.is_text)
+        for batch, known in _with_ends(found, ends)
     )
     if output.is_text:
         columns = views.shown(views.OFFSETS, verbose=verbose)
@@ -302,11 +304,9 @@ def _print_offsets(output: Output, found: Iterator[SomeGroups], ends: _Ends, age
             Blocks(columns if any(values["note"]) else as_kafka, values, [size for size in sizes if size])
             for values, sizes in parts
         )
-        output.blocks(blocks, closing=ends.closing)
+        output.blocks(blocks, closing=closing)
     else:
-        output.table(
-            views.OFFSETS, ReadInParts(lambda: (age.columns(values) for values, _ in parts)), closing=ends.closing
-        )
+        output.table(views.OFFSETS, ReadInParts(lambda: (age.columns(values) for values, _ in parts)), closing=closing)
 
 
 def _print(

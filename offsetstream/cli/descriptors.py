@@ -1,4 +1,4 @@
-"""Standard input, output and error: closed by whoever started us (`2>&-`), or a file on a disk that is full."""
+"""Standard input, output and error when the caller closed them (`2>&-`), or when they write to a full disk."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _STDOUT, _STDERR = 1, 2
 
 
 class _Lossy(io.FileIO):
-    """Standard error, whose text is lost where it cannot be written: what it is beside of, an answer or a job, is not.
+    """Standard error that drops text it cannot write, so that an answer or a job does not fail because of it.
 
-    Whoever read a pipe and went away is still noticed.
+    A closed pipe still raises.
     """
 
     def write(self, data: Any, /) -> int:
-        """Write bytes, or seem to."""
+        """Write bytes; drop them if that fails."""
         try:
             return super().write(data)
         except OSError as error:
@@ -28,23 +28,23 @@ class _Lossy(io.FileIO):
 
 
 def hold_standard_descriptors() -> None:
-    """Have the null device where one of the three is closed, and lose nothing else where standard error is full.
+    """Open the null device in place of a closed standard descriptor, and make standard error tolerate a full disk.
 
-    The next file that is opened would get the number of a closed one, and what libraries and Java print would be
-    written into that. That standard output is closed is still known by `sys.stdout`, which is None.
+    Otherwise the next opened file would get the number of the closed one, and output of libraries and Java would go
+    into it. `sys.stdout` stays None if standard output is closed.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
-        os.set_inheritable(number, True)  # for processes that are started
+        os.set_inheritable(number, True)  # for child processes
     os.close(number)
-    if sys.stderr is sys.__stderr__:  # else it is somebody else's, who takes what is told
+    if sys.stderr is sys.__stderr__:  # else somebody, such as a test, has replaced it
         raw = _Lossy(_STDERR, "w", closefd=False)
         sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
 
 
 def flush_answers() -> OSError | None:
-    """Write what standard output still holds; the error where it cannot be written, and then it is lost.
+    """Flush standard output; return the error if that fails, and drop the text.
 
-    Python would try once more when it ends, and add lines and an exit code of its own.
+    Otherwise Python would flush again at exit, and print lines and set an exit code of its own.
     """
     try:
         if sys.stdout is not None:

@@ -1,4 +1,4 @@
-"""`offsetstream dump`: the records of __consumer_offsets, from a cluster or from a broker's log segments."""
+"""`offsetstream dump`: print the records of __consumer_offsets, from a cluster or from a broker's log segments."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Examples:
   offsetstream dump --files /var/lib/kafka/data
   offsetstream dump --files __consumer_offsets-12 --format records | offsetstream replay -
 
-Exit code 0 also where records cannot be decoded: in JSON such a line has an "error", and its bytes. Kafka's own
-formats have no place for an error: there stderr tells how many there are, and the exit code is 1. A damaged log
-segment ends the dump with exit code 1; stderr tells which batch. One that ends within a batch is read up to there."""
+A record that cannot be decoded: in JSON its line has an "error" and the bytes, and the exit code stays 0. Kafka's own
+formats have no place for errors: stderr shows their number, and the exit code is 1. A damaged log segment ends the dump
+with exit code 1, and stderr names the batch. A segment that ends within a batch is read up to that batch."""
 )
 @config_option("dump")
 @cluster_options
@@ -34,11 +34,13 @@ segment ends the dump with exit code 1; stderr tells which batch. One that ends 
     "--files",
     multiple=True,
     metavar="DIR",
-    help="Not from a cluster: from a folder of log segments, of such folders (a broker's log dir), or a segment; "
-    "repeatable.",
+    help="Read log segments, not a cluster: a segment, a folder of segments, or a broker's log dir (repeatable).",
 )
 @click.option(
-    "--offsets-partition", multiple=True, type=int, help="Only this partition of __consumer_offsets; repeatable."
+    "--offsets-partition",
+    multiple=True,
+    type=int,
+    help="Dump only this partition of __consumer_offsets (repeatable; default: all).",
 )
 @click.option(
     "--format",
@@ -46,9 +48,11 @@ segment ends the dump with exit code 1; stderr tells which batch. One that ends 
     type=click.Choice(LINE_FORMATS),
     default="json",
     show_default=True,
-    help="The lines that 'decode' and 'replay' take (records), or what 'decode' makes of them.",
+    help="Format of the lines: records is the input of 'decode' and 'replay'; the others are as for 'decode'.",
 )
-@click.option("--master", default=_MASTER, show_default=True, help="Spark master, on this machine.")
+@click.option(
+    "--master", default=_MASTER, show_default=True, help="Spark master for a dump from a cluster; it must be local."
+)
 @file_option
 def dump(
     bootstrap_server: str | None,
@@ -59,16 +63,16 @@ def dump(
     master: str,
     output_file: str | None,
 ) -> None:
-    """Print the records of __consumer_offsets, a line each, by partition and offset.
+    """Print the records of __consumer_offsets, one line each, by partition and offset.
 
-    From the start of the log to its last stable offset; records of open and aborted transactions are left out.
-    Only '--files' with '--format records' prints those too, and the markers that end transactions: such lines also
-    have "producer_id", "transactional" and "control_type" (COMMIT or ABORT), where a producer with an id wrote them.
+    The dump starts at the start of the log and ends at its last stable offset. It skips records of open and aborted
+    transactions. Only --files with --format records prints them, with the markers that end transactions: lines of
+    producers with an id then also have "producer_id", "transactional" and "control_type" (COMMIT or ABORT).
     """
     if files and click.get_current_context().get_parameter_source("bootstrap_server") is ParameterSource.DEFAULT_MAP:
-        bootstrap_server = None  # of a file of settings that many commands share
+        bootstrap_server = None  # it came from the settings file, which many commands share
     if (bootstrap_server is None) == (not files):
-        raise UsageError("name the cluster by --bootstrap-server, or log segments by --files, one of the two")
+        raise UsageError("name a cluster by --bootstrap-server or log segments by --files, not both")
     if bootstrap_server is None:
         found = _dump_files(files, offsets_partition, line_format, output_file)
     else:
@@ -81,7 +85,7 @@ def dump(
 def _dump_files(
     files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None
 ) -> Unprintable | None:
-    from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - imported on use
 
     partitions = open_partitions(files, wanted)
     with open_output(output_file) as target:
@@ -96,8 +100,8 @@ def _dump_cluster(
     master: str,
     output_file: str | None,
 ) -> Unprintable | None:
-    # PySpark and the client take seconds to import, and log segments need neither.
-    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415 - only what is asked is imported
+    # PySpark and the Kafka client take seconds to import, and log segments need neither.
+    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415 - imported on use
 
     cluster_dump = ClusterDump(bootstrap_server, command_config, wanted)
     with open_output(output_file) as target:
@@ -105,8 +109,8 @@ def _dump_cluster(
 
 
 def _message(found: Unprintable) -> str:
-    where = "" if found.offsets_partition is None else f" of offsets partition {found.offsets_partition}"
+    place = "" if found.offsets_partition is None else f" of offsets partition {found.offsets_partition}"
     return (
-        f"{found.count} records cannot be decoded, the first at offset {found.record_offset}{where}: {found.reason}; "
+        f"{found.count} records cannot be decoded, the first at offset {found.record_offset}{place}: {found.reason}; "
         "--format json prints them with their bytes"
     )

@@ -1,4 +1,4 @@
-"""`offsetstream encode`: the inverse of `offsetstream decode`."""
+"""`offsetstream encode`: convert decoded records back to bytes, the inverse of `offsetstream decode`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Examples:
   offsetstream decode records.jsonl | offsetstream encode
   offsetstream encode --inter-broker-protocol-version 2.0 decoded.jsonl
 
-Exit code 0 also where records cannot be encoded: such a line has an "error"."""
+A record that cannot be encoded: its line has an "error", and the exit code stays 0."""
 )
 @input_argument
 @click.option(
     "--inter-broker-protocol-version",
     "release",
     metavar="VERSION",
-    help=f"Write what a broker of this version would, {FIRST_RELEASE} to {LAST_RELEASE} [default: as the line says].",
+    help=f"Encode as a broker of this version, {FIRST_RELEASE} to {LAST_RELEASE} (default: the version in the line).",
 )
 @file_option
 def encode(input_file: str, release: str | None, output_file: str | None) -> None:
-    """Encode lines of 'offsetstream decode' back into lines with the bytes of key and value in base64.
+    """Encode lines of 'offsetstream decode' into lines with key and value in base64.
 
-    One line out for each line in; further fields pass through. A line with an "error" gets its bytes back.
+    Each input line gives one output line. Other fields stay as they are. A line with an "error" gets its bytes back.
     """
     if release is not None:
-        parse_release(release)  # before any line is read
+        parse_release(release)  # fails before any line is read
     convert_lines(input_file, output_file, lambda line: encode_line(line, release) + "\n")

@@ -1,4 +1,4 @@
-"""`offsetstream lag --exact`: for how long the next record of each partition waits, read from the live logs."""
+"""`offsetstream lag --exact`: how long the next record of each partition has waited, read from the live cluster."""
 
 from __future__ import annotations
 
@@ -51,32 +51,34 @@ def exact_answer(
     isolation_level: Any,
     timeout: float,
 ) -> Answer:
-    """Return a row for each partition that a group has an offset of; the exit code is 3 where somebody is silent."""
-    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - only what is asked
-    from offsetstream.cluster.exact_lag import committed_of, exact_lags  # noqa: PLC0415 - only what is asked
+    """Return a row per partition with a committed offset; exit code 3 if a coordinator or leader does not answer."""
+    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.exact_lag import committed_of, exact_lags  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)
     cluster = MetadataCache(bootstrap_server, properties)
     found = committed_of(cluster, properties, sorted(set(groups)), topics, timeout)
-    told_of = {group_id: told for group_id, told in found.items() if not isinstance(told, str)}
+    by_group = {group_id: offsets for group_id, offsets in found.items() if not isinstance(offsets, str)}
     committed = {
-        group_id: {place: offset for place, offset in told.items() if offset is not None}
-        for group_id, told in told_of.items()
+        group_id: {place: offset for place, offset in offsets.items() if offset is not None}
+        for group_id, offsets in by_group.items()
     }
     lags = exact_lags(cluster, properties, committed, isolation_level=isolation_level, timeout=timeout)
     now_ms = milliseconds(datetime.now(UTC))
     rows = [_row(each, now_ms) | {"isolation_level": isolation_level} for each in lags]
-    silent = {group_id: told for group_id, told in found.items() if isinstance(told, str)}
-    rows += [{"group": group_id, "error": told, "note": told} for group_id, told in silent.items()]
+    errors = {group_id: error for group_id, error in found.items() if isinstance(error, str)}
+    rows += [{"group": group_id, "error": error, "note": error} for group_id, error in errors.items()]
     rows += [
         {"group": group_id, "topic": topic, "partition": number, "error": None, "note": no_offset()}
-        for group_id, told in told_of.items()
-        for (topic, number), offset in told.items()
+        for group_id, offsets in by_group.items()
+        for (topic, number), offset in offsets.items()
         if offset is None
     ]
     rows.sort(key=lambda row: (row["group"], row.get("topic") or "", row.get("partition") or 0))
-    missing = [f"group '{group_id}' has no such committed offset" for group_id, told in told_of.items() if not told]
+    missing = [
+        f"group '{group_id}' has no such committed offset" for group_id, offsets in by_group.items() if not offsets
+    ]
     return Answer(_COLUMNS, rows, _closing(rows, now_ms), exit_code=_exit_code(rows), missing=missing)
 
 
@@ -85,7 +87,7 @@ def _row(lag: ExactLag, now_ms: int) -> Row:
     record = reading.records[0] if reading.records else None
     waits = None if record is None or record.timestamp_ms is None else now_ms - record.timestamp_ms
     if record is None and reading.error is None and not reading.is_blocked:
-        waits = 0  # nothing is there to be read
+        waits = 0  # there is nothing to read
     return {
         "group": lag.group_id,
         "topic": lag.topic,

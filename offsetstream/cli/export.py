@@ -1,4 +1,4 @@
-"""`offsetstream offsets export`: offsets of any instant as Kafka's own tool takes them (reference 8.5)."""
+"""`offsetstream offsets export`: committed offsets as Kafka's own tool reads them (reference 8.5)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from offsetstream.cli.missing import missing_of, not_there, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cli.tell import tell
-from offsetstream.cli.times import instant_text
 from offsetstream.cluster.committed import omitted
 from offsetstream.errors import UsageError
 from offsetstream.tables.filtered_names import FilteredNames
 
 _TIMES_SECONDS = 60.0
-_LONGEST_PLAIN = 24  # Jackson looks no further into a text, and quotes it
+_LONGEST_PLAIN = 24  # characters: Jackson quotes every longer text
 
 
 @click.command(
@@ -34,21 +33,24 @@ Examples:
   offsetstream offsets export --all-groups --at 10m --file offsets.csv
   offsetstream offsets export --all-groups --with-times --bootstrap-server old:9092 --file offsets.csv
 
-Kafka's tool resets a group only while it has no member. With --with-times the file is for 'offsets import' on another
-cluster: group,topic,partition,offset,timestamp_ms,read_again.
+The file has no heading. A line is topic,partition,offset for one --group, else group,topic,partition,offset. With
+--with-times a line is group,topic,partition,offset,timestamp_ms,read_again: 'offsets import' reads it on another
+cluster. Kafka's tool resets a group only while it has no member.
 
-Exit code 1 where a group had no offset.""",
+Exit code 1: a group had no offset.""",
 )
 @config_option("offsets.export")
-@click.option("--group", multiple=True, metavar="GROUP", help="A group; repeatable.")
-@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--group", multiple=True, metavar="GROUP", help="Export this group (repeatable; or --all-groups).")
+@click.option("--all-groups", is_flag=True, help="Export all groups.")
 @topic_options
 @at_option
 @max_age_option
-@click.option("--with-times", is_flag=True, help="Beside each offset the time of its record, read from the live log.")
+@click.option(
+    "--with-times", is_flag=True, help="Add the time of the record at each offset, read from the live cluster."
+)
 @cluster_options
 @tables_option
-@click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")
+@click.option("--file", "output_file", metavar="FILE", help="Write to this file (default: stdout).")
 def export(
     *,
     group: tuple[str, ...],
@@ -62,15 +64,12 @@ def export(
     tables: str,
     output_file: str | None,
 ) -> None:
-    """Write committed offsets, of now or of an instant, for kafka-consumer-groups --reset-offsets --from-file.
-
-    As Kafka's --export does: topic,partition,offset for one --group, else group,topic,partition,offset; no heading.
-    """
+    """Write committed offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them."""
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
     reader = reader_of(tables, at, group, max_age=max_age)
     age = Age.of(reader)
-    age.tell_of_groups(reader.store, group)
+    age.warn_about_groups(reader.store, group)
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
     missing = missing_of(reader, rows, group, at=at) or [
@@ -82,8 +81,8 @@ def export(
         if with_times:
             lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
         Output(file=output_file).pieces(lines)
-        of_groups = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
-        tell(f"{of_groups} as of {instant_text(age.now)}.{unknown_text(reader)}")
+        exported = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
+        tell(f"{exported}, {age.as_of_text(reader.store, group)}.{unknown_text(reader)}")
         if note := FilteredNames.of(reader.store).note:
             tell(f"Note: {note}.")
     for message in missing:
@@ -93,13 +92,13 @@ def export(
 
 def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[Row]:
     found = rows_of(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
-    at_home = sorted(
+    current = sorted(
         (row for row in found if row["in_coordinator_partition"]), key=itemgetter("group_id", "topic", "partition")
     )
-    for row in at_home:
+    for row in current:
         if row["committed_offset"] < 0:
             tell(omitted(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
-    return [row for row in at_home if row["committed_offset"] >= 0]
+    return [row for row in current if row["committed_offset"] >= 0]
 
 
 def _lines(rows: list[Row], *, with_group: bool) -> Iterator[str]:
@@ -111,9 +110,9 @@ def _lines(rows: list[Row], *, with_group: bool) -> Iterator[str]:
 def _timed_lines(
     reader: Any, rows: list[Row], at: datetime | None, bootstrap_server: str | None, command_config: str | None
 ) -> Iterator[str]:
-    """Yield the lines with the times of the records, which the live logs tell; topics that are gone are left out."""
+    """Yield the lines with the times of the records, read from the live cluster; skip partitions that are deleted."""
     if bootstrap_server is None:
-        raise UsageError("--with-times reads the live logs: name a broker by --bootstrap-server")
+        raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
     from offsetstream.operations.correspondence import times_of  # noqa: PLC0415 - likewise
     from offsetstream.operations.offset_file import lines_of  # noqa: PLC0415 - likewise
@@ -129,19 +128,19 @@ def _timed_lines(
     require_same_topics(reader.store, cluster, rows, at)
     times, gone = times_of(cluster, properties, offsets, _TIMES_SECONDS)
     for topic, partition in sorted(gone):
-        tell(f"{topic}-{partition} is there no longer: its offsets are left out")
-    there = [row for row in rows if (row["topic"], row["partition"]) not in gone]
+        tell(f"{topic}-{partition} does not exist any more: its offsets are skipped")
+    existing = [row for row in rows if (row["topic"], row["partition"]) not in gone]
     yield from lines_of(
         (row["group_id"], row["topic"], row["partition"], row["committed_offset"], timed.since_ms, timed.read_again)
-        for row in there
+        for row in existing
         for timed in [times[(row["topic"], row["partition"]), row["committed_offset"]]]
     )
 
 
 def _field(text: str) -> str:
-    """Return the text as Jackson writes it; UsageError where Kafka's tool could not read it back."""
+    """Return the text as Jackson writes it. Raises UsageError if Kafka's tool could not read it back."""
     if "\n" in text:
-        raise UsageError(f"Kafka's tool reads a file line by line, and cannot take the name {text!r}: leave it out")
+        raise UsageError(f"Kafka's tool reads a file line by line and cannot read the name {text!r}: export without it")
     if len(text) <= _LONGEST_PLAIN and text and all(character >= "-" for character in text):
         return text
     return '"' + text.replace('"', '""') + '"'

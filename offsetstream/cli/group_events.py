@@ -1,4 +1,4 @@
-"""`offsetstream groups history`: what happened to groups, their members and their partitions, in the log's order."""
+"""`offsetstream groups history`: each change of groups, members and assignments, in the order of the log."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ Examples:
   offsetstream groups history --group my-group --since 2h
   offsetstream groups history --since 03:00 --until 04:00 --output json
 
-Exit code 1 where a group is not there.""",
+Exit code 1: a group does not exist.""",
 )
 @config_option("groups.history")
 @group_options
@@ -110,17 +110,19 @@ def group_history(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show what happened to groups: their states, who joined and left, and which partitions went where."""
+    """Show what happened to groups: state changes, members that joined and left, and partitions that moved."""
     output = output_of(options)
     since = day_at_least(group, since, until)
 
     def ask() -> Answer:
         reader = reader_of(tables, groups=group, max_age=max_age)
         rows = _rows(reader, since, until)
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
+        age = Age.of(reader)
+        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group)
         found = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'change')} of {found}{period_text(since, until)}."
+        closing = f"{counted(len(rows), 'change')} of {found}{period}."
         return Answer(_COLUMNS, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)

@@ -1,4 +1,4 @@
-"""Groups, their members, assignments and committed offsets, as look-ups read them: some at a time, by column."""
+"""Read groups with their members, assignments and committed offsets, in batches and by column."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from offsetstream.tables.lookup import Lookup
 
 Row = dict[str, Any]
 Columns = Mapping[str, Sequence[Any]]
-Copy = tuple[str, int]  # a group as one offsets partition has it
+Copy = tuple[str, int]  # group id and offsets partition
 
-# Of `groups`: the current copy of a group before others.
+# Order of `groups`: the current copy of a group comes first.
 COPIES_IN_ORDER = ("group_id", "-in_coordinator_partition", "offsets_partition")
 _PLACE = ("offsets_partition", "group_id")
 _COLUMNS = {
@@ -40,10 +40,10 @@ _ORDER = {
 
 @dataclass
 class Group:
-    """A group as one offsets partition holds it: its row of `groups` and its rows of the other tables.
+    """A group in one offsets partition: its row of `groups`, and its rows of the other tables.
 
-    A change of the number of offsets partitions can leave a group in a second one. `is_current` is false
-    for such a copy, unless there is no other.
+    When the number of offsets partitions changes, an old copy of a group can stay in another partition. `is_current` is
+    false for such a copy, unless it is the only one.
     """
 
     row: Row
@@ -59,19 +59,19 @@ class Group:
         return group_id
 
 
-class OfGroups:
-    """A table's rows of some groups, by column: those of a copy of a group are one after the other."""
+class GroupRows:
+    """Rows of a table for some groups, by column; the rows of one copy of a group are contiguous."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
 
     @cached_property
     def copies(self) -> list[Copy]:
-        """Of each row the copy of a group that it is of."""
+        """The copy of a group that each row belongs to."""
         return list(zip(self.columns["group_id"], self.columns["offsets_partition"], strict=True))
 
     def range_of(self, copy: Copy) -> range:
-        """Return the numbers of the rows of a copy."""
+        """Return the row numbers of a copy."""
         return self._ranges.get(copy, range(0))
 
     def rows_of(self, copy: Copy) -> list[Row]:
@@ -92,29 +92,29 @@ class OfGroups:
 
 
 @dataclass(frozen=True)
-class SomeGroups:
-    """All copies of some groups by group id, the current one first, and what the tables have of them."""
+class GroupBatch:
+    """All copies of some groups by group id, the current copy first, and their rows of the other tables."""
 
-    groups: OfGroups
-    members: OfGroups
-    assignments: OfGroups
-    offsets: OfGroups
+    groups: GroupRows
+    members: GroupRows
+    assignments: GroupRows
+    offsets: GroupRows
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
-        return sum(len(own.copies) for own in (self.groups, self.members, self.assignments, self.offsets))
+        """The number of rows of all tables."""
+        return sum(len(table.copies) for table in (self.groups, self.members, self.assignments, self.offsets))
 
     @cached_property
     def are_current(self) -> list[bool]:
-        """Of each row of `groups`, whether its copy is current."""
+        """Whether each row of `groups` is the current copy."""
         return Current().of(self.groups.columns)
 
     @cached_property
     def with_members(self) -> dict[int, Group]:
-        """The copies that have members, by the numbers of their rows of `groups`."""
-        have = {*self.members.copies}
-        return {number: self.group(number) for number, copy in enumerate(self.groups.copies) if copy in have}
+        """The copies that have members, by row number in `groups`."""
+        members = {*self.members.copies}
+        return {number: self.group(number) for number, copy in enumerate(self.groups.copies) if copy in members}
 
     def each(self) -> Iterator[Group]:
         """Yield the copies one by one."""
@@ -123,19 +123,19 @@ class SomeGroups:
     def group(self, number: int) -> Group:
         """Return a copy of a group with all its rows."""
         copy = self.groups.copies[number]
-        parts = (of_group.rows_of(copy) for of_group in (self.members, self.assignments, self.offsets))
+        parts = (table.rows_of(copy) for table in (self.members, self.assignments, self.offsets))
         return Group(self.groups.row(number), self.are_current[number], *parts)
 
 
 class Current:
-    """Tells which rows of `groups`, which come in `COPIES_IN_ORDER`, are current."""
+    """Finds the current rows of `groups`, which come in the order `COPIES_IN_ORDER`."""
 
     def __init__(self) -> None:
         self._group: str | None = None
-        self._has_home = False  # the first of its copies is where its coordinator looks for it
+        self._has_home = False  # its first copy is in the partition where the coordinator keeps the group
 
     def of(self, groups: Columns) -> list[bool]:
-        """Return it of each of the next rows."""
+        """Return whether each of the next rows is current."""
         found = list[bool]()
         for group, is_home in zip(groups["group_id"], groups["in_coordinator_partition"], strict=True):
             if group != self._group:
@@ -144,24 +144,24 @@ class Current:
         return found
 
 
-def read_some(
+def read_batches(
     lookup: Lookup, group_ids: Collection[str] | None, *, members: bool = False, offsets: bool = False
-) -> Iterator[SomeGroups]:
-    """Yield the groups by group id, some at a time; None means all groups.
+) -> Iterator[GroupBatch]:
+    """Yield groups by group id, in batches; None means all groups.
 
-    With their `members`, ordered by member id, and their assignments, and with their committed `offsets`, ordered by
-    topic and partition, where wanted. Some hundred rows of each table are in memory at a time, or what one group has.
+    `members` adds members, sorted by member id, and assignments; `offsets` adds committed offsets, sorted by topic and
+    partition. A batch has some hundred rows of each table, or all rows of one group.
     """
     wanted = {"groups": True, "group_members": members, "member_assignments": members, "committed_offsets": offsets}
     tables = [_InOrder(lookup, table, group_ids) if wanted[table] else _InOrder() for table in _COLUMNS]
     while [table for table in tables if table.has_more()]:
-        whole = [table.last_whole() for table in tables]
-        until = min((group_id for group_id in whole if group_id is not None), default=None)
-        yield SomeGroups(*(OfGroups(table.take(until)) for table in tables))
+        complete = [table.last_complete() for table in tables]
+        until = min((group_id for group_id in complete if group_id is not None), default=None)
+        yield GroupBatch(*(GroupRows(table.take(until)) for table in tables))
 
 
 class _InOrder:
-    """The rows of a table by group id, of which are taken those up to a group; without a table there are none."""
+    """Rows of a table by group id, taken group by group; without a table there are no rows."""
 
     def __init__(self, lookup: Lookup | None = None, table: str = "groups", ids: Collection[str] | None = None) -> None:
         names = (*_PLACE, *_COLUMNS[table].split())
@@ -169,13 +169,13 @@ class _InOrder:
         self._read: Columns = {name: [] for name in names}
 
     def has_more(self) -> bool:
-        """Whether there are rows that were not taken."""
+        """Return whether rows are left."""
         if not self._ids:
             self._read = next(self._parts, self._read)
         return bool(self._ids)
 
-    def last_whole(self) -> str | None:
-        """Return the last group of which all rows are read; None where these are all."""
+    def last_complete(self) -> str | None:
+        """Return the last group whose rows are all read; None if the table is read to its end."""
         parts = [self._read]
         while parts[-1]["group_id"][-1:] == parts[0]["group_id"][:1]:
             part = next(self._parts, None)
@@ -187,7 +187,7 @@ class _InOrder:
         return self._ids[bisect_left(self._ids, self._ids[-1]) - 1]
 
     def take(self, until: str | None) -> Columns:
-        """Return the rows that are read of groups up to one, or all, and leave the others."""
+        """Remove and return the rows of groups up to `until` (None: of all)."""
         cut = len(self._ids) if until is None else bisect_right(self._ids, until)
         taken = {name: values[:cut] for name, values in self._read.items()}
         self._read = {name: values[cut:] for name, values in self._read.items()}

@@ -1,4 +1,4 @@
-"""`offsetstream groups`: questions about groups; only the command that is called is imported."""
+"""`offsetstream groups`: the commands about groups; only the called one is imported."""
 
 from __future__ import annotations
 

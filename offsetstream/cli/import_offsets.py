@@ -1,4 +1,4 @@
-"""`offsetstream offsets import`: groups of one cluster go on in another."""
+"""`offsetstream offsets import`: commit the offsets of groups of one cluster on another."""
 
 from __future__ import annotations
 
@@ -21,23 +21,31 @@ Examples:
   offsetstream offsets import offsets.csv --translate timestamp --rename-topic '(.*)=old.\\1' --execute
   offsetstream offsets import offsets.csv --same-log --execute
 
-An offset means nothing in another cluster unless its logs correspond. --same-log: they have the same records at the
-same offsets, as of disks that were moved. --translate timestamp: the same records in the same order; a group goes on at
-the first record of the time of the one it would have read next, and reads some again: READ-AGAIN has how many at most.
-Where the record that is found is not of that time (LogAppendTime, or the copy lacks it), that is an objection.
+Say how the logs of both clusters correspond. --same-log: same records at the same offsets, such as moved disks.
+--translate timestamp: same records in the same order. The group then resumes at the first record with the timestamp of
+its next record, so it reads some records again, at most READ-AGAIN. If no record has that timestamp (LogAppendTime, or
+the copy lacks the record), the command objects.
 
-Exit code 1 where an objection stands or a partition was refused, 3 where a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the commit, or a partition was refused; 3 a coordinator does not answer.""",
 )
 @config_option("offsets.import")
 @click.argument("file")
-@click.option("--group", multiple=True, metavar="GROUP", help="Only this group of the file; repeatable.")
-@click.option("--same-log", is_flag=True, help="The logs here have the same records at the same offsets.")
-@click.option("--translate", type=click.Choice(["timestamp"]), help="Find offsets by the times of their records.")
+@click.option(
+    "--group", multiple=True, metavar="GROUP", help="Import only this group of the file (repeatable; default: all)."
+)
+@click.option(
+    "--same-log",
+    is_flag=True,
+    help="Commit the offsets unchanged: this cluster has the same records at the same offsets.",
+)
+@click.option(
+    "--translate", type=click.Choice(["timestamp"]), help="Find the offsets here by the timestamps of the records."
+)
 @click.option(
     "--rename-topic",
     multiple=True,
     metavar="PATTERN=NAME",
-    help="What topics are called here: a regular expression for whole names, and \\1 for its first group; repeatable.",
+    help="Rename topics: a regular expression for complete names, and the new name with \\1 (repeatable).",
 )
 @operating_options
 @output_options
@@ -50,7 +58,10 @@ def import_offsets(
     rename_topic: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Commit another cluster's offsets here, from a file of 'offsets export'; a dry run unless --execute is given."""
+    """Commit the offsets in a file of 'offsets export --with-times' on this cluster.
+
+    This is a dry run unless you add --execute.
+    """
     output, operator = output_of(options), Operator.of(options)
     if same_log == (translate is not None):
         raise click.UsageError("say how the offsets of both clusters correspond: --same-log, or --translate timestamp")

@@ -1,4 +1,4 @@
-"""`offsetstream lag`: how many messages wait for groups, and for how long, by the sampled ends of the logs."""
+"""`offsetstream lag`: how many messages wait for groups, and for how long, by the sampled end offsets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.rows import Column
-from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text, waited_text
+from offsetstream.cli.times import duration_text, milliseconds, time_text, waited_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -70,8 +70,8 @@ CASE WHEN reason IS NOT NULL THEN reason
      WHEN is_beyond_end THEN concat('beyond the end of the log, by ', committed_offset - log_end_offset)
      WHEN is_truncated THEN concat(messages_lost, ' message', if(messages_lost = 1, '', 's'), ' gone unread')
 END AS note"""
-# What is not in the text: to make Python's values of it takes as long as the query.
-_BESIDE = """
+# Only JSON and CSV have these columns: converting them to Python takes as long as the query.
+_NOT_IN_TEXT = """
 , member_id AS consumer_id, client_host AS host, lag_read_committed, retention_used, epoch_ms(as_of) AS as_of_ms,
 is_stale AS stale"""
 _TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
@@ -89,19 +89,22 @@ Examples:
   offsetstream lag --group my-group --watch 10
   offsetstream lag --group my-group --exact --bootstrap-server localhost:9092
 
-LAG is what can be read: neither what is gone from the log nor, where the job could look, markers that end transactions.
+LAG counts messages that a consumer can still read: no deleted ones and, where the job could check, no transaction
+markers. --exact reads the live cluster and no table: it fetches the record at each committed offset, and TIME-LAG is
+the age of that record. An offset outside the log is an error that shows the range of the log.
 
-With --exact the live cluster is asked, and no table: the record at each committed offset is read, and TIME-LAG is its
-age. An offset that is not in the log is an error that says the log's range.
-
-Exit code 1 where a group or topic is not there, or an offset not in the log; 3 where a partition does not answer.""",
+Exit codes: 1 a group or topic does not exist, or an offset is outside the log; 3 a partition does not answer.""",
 )
 @config_option("lag")
-@click.option("--group", multiple=True, metavar="GROUP", help="A group; repeatable.")
-@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--group", multiple=True, metavar="GROUP", help="Show this group (repeatable; or --all-groups).")
+@click.option("--all-groups", is_flag=True, help="Show all groups.")
 @topic_options
-@click.option("--time", "with_time", is_flag=True, help="Also for how long the next message has waited (TIME-LAG).")
-@click.option("--exact", is_flag=True, help="TIME-LAG by the record at each committed offset, read from its leader.")
+@click.option("--time", "with_time", is_flag=True, help="Add TIME-LAG: how long the next message has waited.")
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Read the record at each committed offset from the live cluster for an exact TIME-LAG.",
+)
 @isolation_option
 @reading_timeout_option
 @at_option
@@ -127,16 +130,16 @@ def lag(
     tables: str,
     **options: Any,
 ) -> None:
-    """Show how many messages wait for groups, by the ends of logs that the job sampled: no cluster is asked.
+    """Show how many messages wait for groups, by the end offsets that the job sampled.
 
-    TIME-LAG is the age of the next message to read; after > it is older than the samples tell.
+    The command reads the tables only. TIME-LAG is the age of the next message to read; ">" means at least that old.
     """
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
     if exact:
         if bootstrap_server is None or not group or at is not None:
-            raise click.UsageError("--exact asks the live cluster, of now: give --bootstrap-server and --group")
+            raise click.UsageError("--exact reads the live cluster now: give --bootstrap-server and --group, no --at")
         limits: dict[str, Any] = {"isolation_level": isolation_level, "timeout": timeout}
         show(output, watch, lambda: exact_answer(group, topic, str(bootstrap_server), command_config, **limits))
         return
@@ -149,7 +152,11 @@ def lag(
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
         missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
-        closing = _closing(rows, at, now) + _without_any(rows, group, missing) + unknown_text(reader)
+        closing = (
+            _closing(rows, age.as_of_text(reader.store, group), now)
+            + _without_any(rows, group, missing)
+            + unknown_text(reader)
+        )
         warnings = age.lines_of(rows)
         return Answer(columns, rows, closing, missing=missing, warnings=warnings)
 
@@ -160,7 +167,7 @@ def _rows(
     reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], now: datetime, *, with_time: bool, is_text: bool
 ) -> list[Row]:
     where = {"group_id": group, "topic": topic}
-    found, columns = view_of(reader, "lag", where), _SELECTED + ("" if is_text else _BESIDE)
+    found, columns = view_of(reader, "lag", where), _SELECTED + ("" if is_text else _NOT_IN_TEXT)
     if with_time:
         times = view_of(reader, "time_lag", where).select(_TIMES)
         found = found.join(times, "group_id, topic, partition", "left")
@@ -173,7 +180,7 @@ def _rows(
 
 
 def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
-    """Add what people read to a row, of which there may be 100,000."""
+    """Add times as text to a row; skip columns that text does not show, since there may be 100,000 rows."""
     committed = row["committed_ms"]
     row["last_commit"] = None if committed is None else duration_text(now_ms - committed)
     if not is_text:
@@ -184,32 +191,29 @@ def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
         row["time_lag"] = waited_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 
 
-def _closing(rows: list[Row], at: datetime | None, now: datetime) -> str:
+def _closing(rows: list[Row], as_of: str, now: datetime) -> str:
     behind = [row for row in rows if row["lag"]]
     waiting = sum(row["lag"] for row in behind)
-    looks = {row["sampled_ms"] for row in rows if row["log_end_offset"] is not None}
-    sampled = [datetime.fromtimestamp(look / 1000, UTC) for look in looks]
+    sample_times = {row["sampled_ms"] for row in rows if row["log_end_offset"] is not None}
+    sampled = [datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in sample_times]
     groups, lost = len({row["group"] for row in rows}), sum(row["messages_lost"] or 0 for row in rows)
-    as_of = f"as it was at {instant_text(at)}" if at else ""
-    told = ", ".join(filter(None, (as_of, ends_text(sampled, now) if rows else "")))
+    ends = f", {ends_text(sampled, now)}" if rows else ""
     return (
         f"{counted(waiting, 'message')} wait in {len(behind)} of {counted(len(rows), 'partition')} "
-        f"of {counted(groups, 'group')}{f'; {lost} more are lost: gone from the log unread' if lost else ''}"
-        f"{'; ' if told else ''}{told}."
+        f"of {counted(groups, 'group')}{f'; {lost} more were deleted from the log unread' if lost else ''}"
+        f"; {as_of}{ends}."
     )
 
 
 def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[str]) -> str:
-    """Return which of the groups are there, and have nothing that could lag: who sees no row may take it for no lag."""
+    """Return which existing groups have nothing that could lag: without this, no row would look like no lag."""
     found = {row["group"] for row in rows}
     silent = [
         name
         for name in groups
-        if name not in found and not any(told.startswith(f"group '{name}' ") for told in missing)
+        if name not in found and not any(message.startswith(f"group '{name}' ") for message in missing)
     ]
     names = ", ".join(f"'{name}'" for name in dict.fromkeys(silent))
     return (
-        f" Without an offset or a partition there: group{'s' if len(set(silent)) > 1 else ''} {names}."
-        if silent
-        else ""
+        f" No committed offset and no partition: group{'s' if len(set(silent)) > 1 else ''} {names}." if silent else ""
     )

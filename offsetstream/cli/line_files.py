@@ -1,4 +1,4 @@
-"""Records as lines: read from a file or stdin, written to a file or stdout, one at a time."""
+"""Read lines of records from a file or stdin, and write them to a file or stdout, one at a time."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ STDIO = "-"
 
 
 def input_argument(command: Command) -> Command:
-    """Add the argument `input_file`: `FILE` or `-`, which is the default."""
+    """Add the argument `input_file`: a file, or `-` for stdin (the default)."""
     return click.argument("input_file", metavar="[FILE|-]", default=STDIO)(command)
 
 
 def file_option(command: Command) -> Command:
     """Add `--file`, which `open_output` takes."""
-    return click.option("--file", "output_file", metavar="FILE", help="Write to this file, not to stdout.")(command)
+    return click.option("--file", "output_file", metavar="FILE", help="Write to this file (default: stdout).")(command)
 
 
 def convert_lines(
     input_file: str, output_file: str | None, convert: Callable[[str], str | None], *, as_kafka: bool = False
 ) -> None:
-    """Write what `convert` makes of each line (the line without its end), nothing for None.
+    """Write the result of `convert` for each input line, without its line end; skip a line if the result is None.
 
-    That is JSON, and control characters are escaped in it; or what Kafka's tools print (`as_kafka`), which is written
-    as it is unless to a terminal.
-    Only a newline ends a line, or a carriage return before one. Raises UsageError if a file cannot be opened, or both
-    are the same.
+    JSON output has its control characters escaped. Output in Kafka's formats (`as_kafka`) is escaped on a terminal
+    only. Lines end with a newline, or a carriage return and a newline. Raises UsageError if a file cannot be opened, or
+    if both files are the same.
     """
     if output_file is not None and input_file != STDIO:
         _refuse_same(Path(input_file), Path(output_file))
     with open_input(input_file) as source, open_output(output_file) as target:
         escape = without_controls if not as_kafka else for_terminal if target.isatty() else str
         for line in source:
-            # Bytes that are not UTF-8 become lone surrogates, and those are written as JSON writes them: \udcff.
+            # Bytes that are not UTF-8 become lone surrogates, which are written as JSON escapes: \udcff.
             converted = _converted(line.decode("utf-8", "surrogateescape").rstrip("\r\n"), convert)
             if converted is not None:
                 target.write(escape(converted).encode("utf-8", "backslashreplace"))
@@ -54,7 +53,7 @@ def convert_lines(
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[BinaryIO]:
-    """Open the file, or stdout; an error if it cannot be opened. A pipe that nobody reads is click's to end."""
+    """Open the file, or stdout; raises if that fails. click handles a pipe that nobody reads."""
     if path is None:
         require_stdout()
         yield sys.stdout.buffer
@@ -66,7 +65,7 @@ def open_output(path: str | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for `-`; UsageError if it cannot be opened."""
+    """Open the file, or stdin for `-`. Raises UsageError if the file cannot be opened."""
     if path == STDIO:
         yield sys.stdin.buffer
         return

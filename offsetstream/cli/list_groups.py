@@ -1,4 +1,4 @@
-"""`offsetstream groups list`: the groups as the tables have them, in the words of Kafka's own tool."""
+"""`offsetstream groups list`: the groups in the tables, with the names that Kafka's own tool uses."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _LIST = (
     Column("in_coordinator_partition"),
     *AGE,
 )
-_AS_THEY_ARE = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
-_READ = ("group_id", "group_type", "protocol_type", "member_count", *_AS_THEY_ARE)
+_UNCHANGED = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
+_READ = ("group_id", "group_type", "protocol_type", "member_count", *_UNCHANGED)
 
 
 @click.command(
@@ -46,7 +46,7 @@ Examples:
     "--state",
     multiple=True,
     type=click.Choice(_STATES, case_sensitive=False),
-    help="Only groups in this state; repeatable.",
+    help="Show only groups in this state (repeatable; default: all).",
 )
 @click.option(
     "--type",
@@ -54,7 +54,7 @@ Examples:
     envvar="OFFSETSTREAM_GROUPS_LIST_TYPE",
     multiple=True,
     type=click.Choice(_TYPES, case_sensitive=False),
-    help="Only groups of this type; repeatable.",
+    help="Show only groups of this type (repeatable; default: all).",
 )
 @max_age_option
 @tables_option
@@ -62,7 +62,7 @@ Examples:
 def list_groups(
     state: tuple[str, ...], group_type: tuple[str, ...], max_age: float | None, tables: str, **options: Any
 ) -> None:
-    """List the groups, with their type and state."""
+    """List groups with their type and state."""
     output = output_of(options)
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, None)
@@ -78,7 +78,8 @@ def list_groups(
                     wanted = [so_far and value in chosen for so_far, value in zip(wanted, values, strict=True)]
             yield {name: list(compress(values, wanted)) for name, values in age.columns(_listed(part)).items()}
 
-    output.table(_LIST, ReadInParts(parts))
+    closing = age.line_if_old(lookup.store) if output.is_text else None
+    output.table(_LIST, ReadInParts(parts), closing=closing)
 
 
 def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
@@ -91,4 +92,4 @@ def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         "type": types,
         "protocol_type": [newer[group_type] or own for group_type, own in of_members],
         "members": part["member_count"],
-    } | {name: part[name] for name in _AS_THEY_ARE}
+    } | {name: part[name] for name in _UNCHANGED}

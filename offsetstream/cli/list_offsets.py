@@ -1,9 +1,10 @@
-"""`offsetstream offsets list`: the committed offsets as the tables have them, or as they had them at an instant."""
+"""`offsetstream offsets list`: the committed offsets, now or at a past time, or compared with the live cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column, ReadAnew
 from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
 from offsetstream.cli.tell import tell
-from offsetstream.cli.times import instant_text, time_text
+from offsetstream.cli.times import capitalized, time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
@@ -82,16 +83,23 @@ Examples:
   offsetstream offsets list --group my-group --at 03:00
   offsetstream offsets list --group my-group --live --bootstrap-server localhost:9092
 
-Exit code 1 where a group has no committed offset there, or --live differs from the tables.""",
+LOG-END-OFFSET and LAG use the end offsets that the job sampled.
+
+Exit code 1: a group has no committed offset that matches, or --live differs from the tables.""",
 )
 @config_option("offsets.list")
-@click.option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable.")
-@click.option("--topic", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
-@click.option("--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Only this partition; repeatable.")
+@click.option("--group", multiple=True, metavar="GROUP", help="Select this group (repeatable; default: all groups).")
+@click.option("--topic", multiple=True, metavar="TOPIC", help="Select this topic (repeatable; default: all topics).")
+@click.option(
+    "--partition",
+    multiple=True,
+    type=click.IntRange(0, 2**31 - 1),
+    help="Select this partition (repeatable; default: all).",
+)
 @at_option
 @max_age_option
-@click.option("--live", is_flag=True, help="Beside what the groups' coordinators have now, with the difference.")
-@click.option("--require-stable", is_flag=True, help="With --live: no offset that an open transaction is to change.")
+@click.option("--live", is_flag=True, help="Compare with the offsets that the groups' coordinators have now.")
+@click.option("--require-stable", is_flag=True, help="With --live: refuse offsets that an open transaction may change.")
 @cluster_options
 @tables_option
 @output_options
@@ -109,71 +117,77 @@ def list_offsets(
     tables: str,
     **options: Any,
 ) -> None:
-    """List committed offsets, with the time of the commit and what the client wrote beside it.
-
-    LOG-END-OFFSET and LAG are by the ends that the job sampled.
-    """
+    """List committed offsets, with the time of the commit and its metadata."""
     output = output_of(options)
     where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
     if (require_stable and not live) or (live and at is not None):
-        raise click.UsageError("--require-stable is of --live, which is of now")
+        raise click.UsageError("--require-stable needs --live, and --live has no --at")
     if live:
         lookup = Lookup(store_at(tables))
         list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
         return
     if at is not None:
-        _list_then(output, reader_of(tables, at, group, max_age=max_age), at, where)
+        _list_at(output, reader_of(tables, at, group, max_age=max_age), at, where)
         return
     lookup = Lookup(store_at(tables))
     tell_what_is_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell_of_groups(lookup.store, group)
+    age.warn_about_groups(lookup.store, group)
     sampled = SampledEnds(lookup)
     missing = set(group)
 
     def rows() -> Iterator[dict[str, Any]]:
         for group_id, found in groupby(lookup.stream("committed_offsets", _COLUMNS, where, order=_ORDER), _GROUP_ID):
             missing.discard(group_id)
-            of_group = list(found)
-            ends = sampled.ends({(row["topic"], row["partition"]) for row in of_group})
-            shown = _current(of_group) if output.is_text else of_group
+            group_rows = list(found)
+            ends = sampled.ends({(row["topic"], row["partition"]) for row in group_rows})
+            shown = _current(group_rows) if output.is_text else group_rows
             yield from (age.row(_list_row(row, ends)) for row in shown)
 
     has_ends = sampled.has_any
-    output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=sampled.closing if has_ends else None)
+    closing = partial(_closing, output, sampled, age.line_if_old(lookup.store, group))
+    output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=closing)
     for group_id in sorted(missing):
         tell(f"Error: group '{group_id}' has no such committed offset.")
     if missing:
         click.get_current_context().exit(1)
 
 
-def _list_then(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any]) -> None:
-    """List the offsets as they were at an instant."""
+def _closing(output: Output, sampled: SampledEnds, age_line: str | None) -> str | None:
+    """Return the closing line: JSON and CSV have the age of each row, so they only get that of the end offsets."""
+    ends = sampled.closing()
+    return " ".join(filter(None, (ends, age_line))) or None if output.is_text else ends
+
+
+def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any]) -> None:
+    """List the offsets as they were at a past time."""
     group = where["group_id"] or ()
     age = Age.of(reader)
     found = rows_of(table_of(reader, "committed_offsets", where))
     ends, sampled = ends_of(reader, {row["topic"] for row in found})
     rows = sorted((age.row(_list_row(row, ends)) for row in found), key=itemgetter(*_ORDER))
     age.tell({row["offsets_partition"] for row in rows} or None)
-    closing = f"As it was at {instant_text(at)}; {ends_text(sampled, at)}."
+    closing = capitalized(f"{age.as_of_text(reader.store, group)}; {ends_text(sampled, at)}.")
     nothing = nothing_known(reader, rows, group, at)
     if rows or not (group or nothing) or not output.is_text:
         output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
-    there = {row["group_id"] for row in rows}
+    found_groups = {row["group_id"] for row in rows}
     missing = nothing or missing_of(reader, rows, group, at=at)
-    for message in missing or [f"group '{name}' had no such committed offset" for name in sorted(set(group) - there)]:
+    for message in missing or [
+        f"group '{name}' had no such committed offset" for name in sorted(set(group) - found_groups)
+    ]:
         tell(f"Error: {message}")
-    click.get_current_context().exit(1 if nothing or set(group) - there else 0)
+    click.get_current_context().exit(1 if nothing or set(group) - found_groups else 0)
 
 
 def _columns(output: Output, *, has_ends: bool) -> list[Column]:
-    """Leave the ends out of text where none was sampled."""
+    """Return the columns; text has no end offsets if none was sampled."""
     return [column for column in _LIST if has_ends or not output.is_text or column not in _ENDS]
 
 
-def _current(of_group: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out the copies that a change of the number of offsets partitions left behind."""
-    return [row for row in of_group if row["in_coordinator_partition"]] or of_group
+def _current(group_rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows without copies in old offsets partitions (their number may have changed)."""
+    return [row for row in group_rows if row["in_coordinator_partition"]] or group_rows
 
 
 def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, End]) -> dict[str, Any]:

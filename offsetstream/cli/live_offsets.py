@@ -1,4 +1,4 @@
-"""`offsetstream offsets list --live`: what coordinators have for groups now, beside what the tables have."""
+"""`offsetstream offsets list --live`: compare the offsets in the tables with those of the live coordinators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = (
     Column("live_metadata", "LIVE-METADATA", 13),
     Column("error", "ERROR"),
 )
-_OF_TABLES = ("group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
+_TABLE_COLUMNS = ("group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
 _COMPARED = ("committed_offset", "leader_epoch", "metadata")
 Row = dict[str, Any]
 
@@ -46,23 +46,23 @@ def list_live(
     *,
     require_stable: bool,
 ) -> None:
-    """Print both answers for the groups; exit code 1 where they differ, or a group has no offset in either."""
+    """Print both offsets of each partition; exit with code 1 if any differ, or if a group has no offset."""
     groups = where["group_id"]
     if bootstrap_server is None or not groups:
-        raise UsageError("--live asks the coordinators of groups: name a broker by --bootstrap-server, and --group")
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - only what is asked is imported
+        raise UsageError("--live reads from the coordinators of groups: give --bootstrap-server and --group")
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.permissions import require_to_see  # noqa: PLC0415 - likewise
 
     cluster = GroupOffsets(bootstrap_server, client_properties(command_config))
     require_tables_of(lookup.store, cluster.cluster_id())
     rows: list[Row] = []
     for group_id in sorted(set(groups)):
-        live = cluster.fetch(group_id, require_stable=require_stable)  # first: what the tables have is then as new
-        of_group = _rows(lookup, group_id, live, {**where, "group_id": [group_id]})
-        require_to_see(cluster, {row["topic"] for row in of_group if row["is_unknown_there"]}, [])
-        rows += of_group
+        live = cluster.fetch(group_id, require_stable=require_stable)  # first, so that the tables are at least as new
+        group_rows = _rows(lookup, group_id, live, {**where, "group_id": [group_id]})
+        require_to_see(cluster, {row["topic"] for row in group_rows if row["is_unknown_there"]}, [])
+        rows += group_rows
     different = sum(row["is_different"] for row in rows)
-    closing = f"{counted(len(rows), 'offset')}; the coordinator has {different} that the tables have otherwise."
+    closing = f"{counted(len(rows), 'offset')}; {different} differ between the coordinator and the tables."
     output.table(_COLUMNS, rows, closing=closing)
     missing = sorted(set(groups) - {row["group"] for row in rows})
     for group_id in missing:
@@ -76,24 +76,26 @@ def _rows(
     live: Mapping[tuple[str, int], CommittedOffset],
     where: Mapping[str, Collection[Any] | None],
 ) -> list[Row]:
-    # Each read is of the tables as they are then, not as they were for the group before.
-    found = Lookup(lookup.store).rows("committed_offsets", _OF_TABLES, {**where, "in_coordinator_partition": [True]})
-    of_tables = {(row["topic"], row["partition"]): row for row in found}
+    # A new look-up reads the tables as they are now, not as they were for the previous group.
+    found = Lookup(lookup.store).rows(
+        "committed_offsets", _TABLE_COLUMNS, {**where, "in_coordinator_partition": [True]}
+    )
+    in_tables = {(row["topic"], row["partition"]): row for row in found}
     wanted = [
         place
-        for place in of_tables.keys() | live.keys()
+        for place in in_tables.keys() | live.keys()
         if _is_wanted(place[0], where["topic"]) and _is_wanted(place[1], where["partition"])
     ]
-    return [_row(group_id, place, of_tables.get(place), live.get(place)) for place in sorted(wanted)]
+    return [_row(group_id, place, in_tables.get(place), live.get(place)) for place in sorted(wanted)]
 
 
 def _is_wanted(value: Any, wanted: Collection[Any] | None) -> bool:
     return not wanted or value in wanted
 
 
-def _row(group_id: str, place: tuple[str, int], told: Row | None, live: CommittedOffset | None) -> Row:
-    is_none = told is None or told["committed_offset"] < 0  # as for its coordinator
-    ours: Sequence[Any] = (None, None, None) if told is None or is_none else [told[name] for name in _COMPARED]
+def _row(group_id: str, place: tuple[str, int], stored: Row | None, live: CommittedOffset | None) -> Row:
+    is_none = stored is None or stored["committed_offset"] < 0  # as a coordinator sees it
+    ours: Sequence[Any] = (None, None, None) if stored is None or is_none else [stored[name] for name in _COMPARED]
     theirs = (live.offset, live.leader_epoch, live.metadata) if live and live.offset is not None else (None, None, None)
     is_known = None not in {ours[0], theirs[0]}
     return {

@@ -1,4 +1,4 @@
-"""What a look-up says while partitions are still loading, since its answer then lacks their groups."""
+"""The warnings of a look-up while offsets partitions are still loading: its answer lacks their groups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from offsetstream.tables.placement import Placement, read_placement
 
 
 def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
-    """Write to stderr how many offsets partitions are loaded, unless all are, and whether the groups' are."""
+    """Unless all offsets partitions are loaded, write to stderr how many are, and whether those of the groups are."""
     rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
     states = {row["offsets_partition"]: row["load_state"] for row in rows}
     is_loaded = all(state == OWNED for state in states.values())
-    # Where the records place groups, all groups are read for that.
+    # Finding homes by records reads all groups, so it is done only if needed.
     homes = read_placement(lookup).homes if group_ids and not is_loaded else None
     for line in loading_lines(states, group_ids or (), homes):
         tell(line)
@@ -24,18 +24,18 @@ def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> N
 def loading_lines(
     states: dict[int, str], group_ids: Collection[str], homes: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """Yield the lines; `states` has the load state of each offsets partition, `homes` are those of `Placement`."""
+    """Yield the warnings; `states` has the load state of each offsets partition, `homes` is as in `Placement`."""
     loaded = sum(state == OWNED for state in states.values())
     if not states:
-        yield "No offsets partition is known yet: the job has not begun to load them"
+        yield "No offsets partition is known yet: the job has not started to load them"
     elif loaded < len(states):
         yield f"{loaded} of {len(states)} offsets partitions are loaded"
         placement = Placement(len(states), homes)
         for group_id in group_ids:
             partition = placement.of(group_id)
             if partition is None:
-                yield f"Which offsets partition is that of group '{group_id}' is not known"
+                yield f"The offsets partition of group '{group_id}' is unknown"
                 continue
             state = states.get(partition, "unknown")
             is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
-            yield f"Offsets partition {partition}, that of group '{group_id}', is {is_loaded}"
+            yield f"Offsets partition {partition} of group '{group_id}' is {is_loaded}"

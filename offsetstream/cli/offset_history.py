@@ -123,12 +123,12 @@ def history(
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
+        age = Age.of(reader)
+        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
-        closing = (
-            f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period_text(since, until)}."
-        )
+        closing = f"{counted(len(rows) - deleted, 'commit')} and {counted(deleted, 'deletion')}{period}."
         return Answer(_HISTORY, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)
@@ -199,10 +199,12 @@ def audit(
         where = {"group_id": group, "topic": topic}
         view = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
         rows = [_audit_row(row) for row in rows_of(view, "record_timestamp, group_id, topic, partition")]
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
+        age = Age.of(reader)
+        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'unusual offset move')} in {groups}{period_text(since, until)}."
+        closing = f"{counted(len(rows), 'unusual offset move')} in {groups}{period}."
         shown = _merge_recreated(_merge_partitions(rows)) if output.is_text else rows
         return Answer(_AUDIT, shown, closing, missing=missing, warnings=warnings)
 

@@ -110,7 +110,7 @@ def expiring(
         soon = [row for row in all_rows if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in all_rows if kept and row["kept_because"] is not None]
         missing = missing_of(reader, all_rows, group, topic, at)
-        closing = _expiring_closing(all_rows, soon, within, age.now) + unknown_text(reader)
+        closing = _expiring_closing(all_rows, soon, within, age.as_of_text(reader.store, group)) + unknown_text(reader)
         return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines_of(rows))
 
     show(output, watch, ask)
@@ -130,7 +130,7 @@ def _with_times(row: Row) -> Row:
     return row
 
 
-def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | None, now: datetime) -> str:
+def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | None, as_of: str) -> str:
     dated = [row for row in soon if row["expires_at_ms"] is not None]
     kept = sum(row["kept_because"] is not None for row in all_rows)
     within_text = "" if within is None else f" within {duration_text(within / timedelta(milliseconds=1))}"
@@ -141,7 +141,7 @@ def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | 
     groups = counted(len({row["group"] for row in dated}), "group")
     return (
         f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
-        f"{kept} others do not expire (--kept shows why). As of {instant_text(now)}."
+        f"{kept} others do not expire (--kept shows why); {as_of}."
     )
 
 
@@ -183,7 +183,7 @@ def orphans(
         rows = [_orphan_row(row) for row in rows_of(view, "group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
-        closing = f"{counted(len(rows), 'useless offset')} in {groups}, as of {instant_text(age.now)}."
+        closing = f"{counted(len(rows), 'useless offset')} in {groups}, {age.as_of_text(reader.store, group)}."
         closing += unknown_text(reader)
         return Answer(_ORPHANS, rows, closing, missing=missing, warnings=age.lines_of(rows))
 

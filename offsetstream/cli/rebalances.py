@@ -98,9 +98,11 @@ def rebalances(
         reader = reader_of(tables, groups=group, since=since, max_age=max_age)
         view = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
         rows = [_row(row) for row in rows_of(view, "group_id, log_id, record_offset")]
-        warnings = Age.of(reader).until(until).lines_of_groups(reader.store, group, since)
+        age = Age.of(reader)
+        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group)
-        closing = _closing(reader, rows, period_text(since, until))
+        closing = _closing(reader, rows, period)
         return Answer(_COLUMNS, rows, closing, missing=missing, warnings=warnings)
 
     show(output, watch, ask)

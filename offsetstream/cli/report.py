@@ -15,7 +15,7 @@ from offsetstream.cli.missing import require_known
 from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
 from offsetstream.cli.signals import end_when_asked
 from offsetstream.cli.tell import tell
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.times import capitalized, instant_text
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
 
@@ -76,7 +76,10 @@ def report(
         start = since if since and watch is None else max(end, _EARLIEST + length) - length
         require_period(start, end)
         findings = find(store, Period(start, end), group, is_past=until is not None)
-        page = render(findings, hosts=show_hosts, warnings=age.lines())
+        warnings, as_of = age.lines(), age.as_of_text(store, group, until=until)
+        if not warnings and as_of.startswith("data as of"):
+            warnings = [f"{capitalized(as_of)}: later changes are not on this page"]
+        page = render(findings, hosts=show_hosts, warnings=warnings)
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)
         tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")

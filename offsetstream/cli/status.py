@@ -129,7 +129,7 @@ def status(
         missing = missing_of(reader, rows, group, at=at) + nothing_known(reader, rows, group, at)
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
         age = Age.of(reader)
-        closing = _closing(rows, age.now) + unknown_text(reader)
+        closing = _closing(rows, age.now, age.as_of_text(reader.store, group)) + unknown_text(reader)
         warnings = [*age.lines_of(rows), *_causes(shown)]
         if output.is_text:
             _drop_repeated_reasons(shown)
@@ -209,7 +209,7 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
     }
 
 
-def _closing(rows: list[Row], now: datetime) -> str:
+def _closing(rows: list[Row], now: datetime, as_of: str) -> str:
     levels = Counter(row["level"] for row in rows)
     not_ok = levels["WARN"] + levels["ERR"]
     unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
@@ -217,7 +217,4 @@ def _closing(rows: list[Row], now: datetime) -> str:
     unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
     verb = "is" if not_ok == 1 else "are"
     sampled = [each for row in rows for each in row["sampled"]]
-    return (
-        f"{not_ok} of {counted(len(rows), 'group')} {verb} not OK{unknown}, as of {instant_text(now)}; "
-        f"{ends_text(sampled, now)}."
-    )
+    return f"{not_ok} of {counted(len(rows), 'group')} {verb} not OK{unknown}, {as_of}; {ends_text(sampled, now)}."

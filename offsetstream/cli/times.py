@@ -87,6 +87,11 @@ def waited_text(seconds: float | None, *, at_least: bool) -> str | None:
     return f">{text}" if text and at_least else text
 
 
+def capitalized(text: str) -> str:
+    """Return the text with a capital first letter, as a sentence starts."""
+    return text[:1].upper() + text[1:]
+
+
 def parse_duration(text: str) -> timedelta:
     """Parse 10m, 2h, 1d12h. Raise ValueError for anything else."""
     written = text.strip()

@@ -111,12 +111,13 @@ def describe(
         groups = None if store is None else _groups(store, topic)
         known = sorted(cluster.known.items())
         rows = [row for name, metadata in known for row in _rows(cluster, name, metadata, groups)]
-        closing = _closing(rows, store)
+        age = None if store is None else Age.of_tables(store, max_age)
+        closing = _closing(rows, None if age is None or store is None else age.as_of_text(store))
         if output.output_format != "json":
             rows = [_flat(row, is_text=output.is_text) for row in rows]
         gone = [f"topic '{name}' is not there" for name in sorted(set(topic) - set(cluster.known) - set(refused))]
         missing = gone + [f"topic '{name}': {error}" for name, error in sorted(refused.items())]
-        warnings = [] if store is None else Age.of_tables(store, max_age).lines()
+        warnings = [] if age is None else age.lines()
         silent = any(is_unreachable(row["error"]) for row in rows)
         return Answer((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing, warnings)
 
@@ -187,11 +188,12 @@ def _flat(row: Row, *, is_text: bool) -> Row:
     }
 
 
-def _closing(rows: list[Row], store: Store | None) -> str:
+def _closing(rows: list[Row], as_of: str | None) -> str:
     topics = len({row["topic"] for row in rows})
     behind = sum(1 for row in rows if len(row["in_sync_replicas"]) < len(row["replicas"]))
-    unknown = "" if store else "; the groups that read them are unknown: there are no tables"
+    unknown = "" if as_of else "; the groups that read them are unknown: there are no tables"
+    groups = f"; groups from the tables, {as_of}" if as_of else ""
     return (
         f"{counted(topics, 'topic')}, {counted(len(rows), 'partition')}, {behind} with replicas out of sync"
-        f"{unknown}; as of {instant_text(datetime.now(UTC))}."
+        f"{unknown}; as of {instant_text(datetime.now(UTC))}{groups}."
     )

@@ -89,7 +89,7 @@ def run(command: str) -> None:
 def test_nobody_holds_anything_back(server: str) -> None:
     done = asked(server)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "0 of 50 partitions blocked, by open transactions of 0 producers, as of " in done.stdout
+    assert "0 of 50 partitions blocked by open transactions of 0 producers, as of " in done.stdout
 
 
 @pytest.mark.long
@@ -114,7 +114,7 @@ def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
         assert data["abort_command"].endswith("abort --topic bookings --partition 1 --start-offset 0")
         text = asked(server, "--topic", TOPIC)
         assert text.returncode == 1
-        assert "1 of 2 partitions blocked, by open transactions of 1 producer" in text.stdout
+        assert "1 of 2 partitions blocked by open transactions of 1 producer" in text.stdout
         run(data["command"])
         await_end(server, MINE, DATA)
     assert asked(server).returncode == 0

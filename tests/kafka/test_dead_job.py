@@ -66,7 +66,7 @@ def test_a_dead_job_is_told_and_an_idle_one_is_none(runner: JobRunner) -> None:
     assert ended.returncode == 0, ended.stderr
     done, row = status(runner, "--max-age", "1")
     assert (done.returncode, row["verdict"], row["stale"]) == (0, "ok", False)
-    assert done.stderr.startswith("No job keeps these tables any more: their now is ")
+    assert done.stderr.startswith("No job updates these tables any more: they end at ")
 
     runner.run_once()
     (cluster,) = offsetstream.open_tables(runner.tables.root).read("cluster").to_pylist()

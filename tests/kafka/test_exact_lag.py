@@ -91,7 +91,7 @@ def test_out_of_range_on_both_sides(server: str) -> None:
     early, late = rows(server, "late", "early", code=1)
     for row, offset in ((early, 12), (late, 2)):
         assert (row["current_offset"], row["error"], row["time_lag_seconds"]) == (offset, "OFFSET_OUT_OF_RANGE", None)
-        assert row["note"] == (f"OFFSET_OUT_OF_RANGE: the log begins at 4 and ends at 10, and {offset} is not in it")
+        assert row["note"] == (f"OFFSET_OUT_OF_RANGE: the log starts at 4 and ends at 10; {offset} is not in it")
 
 
 @pytest.mark.long
@@ -141,7 +141,7 @@ def test_a_transactional_log(server: str) -> None:
     with transaction(server, "three", "booked", *records) as producer:
         (row,) = rows(server, "reader")
         assert (row["time_lag_seconds"], row["error"]) == (None, None)
-        assert row["note"].startswith("blocked by an open transaction from 8 on, the log ends at 11: ")
+        assert row["note"].startswith("blocked by an open transaction from offset 8 to 11: ")
         (raw,) = rows(server, "reader", options=("--isolation-level", "read_uncommitted"))
         assert tells(raw, now - HOUR)
         producer.abort_transaction(30)

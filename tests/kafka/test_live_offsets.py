@@ -289,7 +289,7 @@ def test_the_tables_beside_the_coordinators(spark: SparkSession, server: str, tm
         ["orders", "1", "6", "6", "0"],
         ["orders", "2", "-", "1", "-"],
     ]
-    assert text.stdout.splitlines()[-1] == "3 offsets; the coordinator has 2 that the tables have otherwise."
+    assert text.stdout.splitlines()[-1] == "3 offsets; 2 differ between the coordinator and the tables."
     with open_transaction(server, "shop", 77):
         unstable = listed(
             server, runner.tables.root, "--group", "shop", "--topic", "orders", "--partition", "0", "--require-stable"

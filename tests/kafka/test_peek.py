@@ -120,7 +120,7 @@ def test_an_offset_outside_the_log_moves_nowhere(server: str) -> None:
         done = peek(server, "--topic", "trimmed", "--partition", "0", "--offset", str(offset))
         assert (done.returncode, done.stderr) == (
             1,
-            f"Error: trimmed-0: OFFSET_OUT_OF_RANGE: the log begins at 4 and ends at 10, and {offset} is not in it\n",
+            f"Error: trimmed-0: OFFSET_OUT_OF_RANGE: the log starts at 4 and ends at 10; {offset} is not in it\n",
         )
     assert offsets(server, "--topic", "trimmed", "--partition", "0", "--offset", "4", "--max-records", "1") == [4]
     at_end = peek(server, "--topic", "trimmed", "--partition", "0", "--offset", "10")
@@ -142,7 +142,7 @@ def test_transactions(server: str) -> None:
         write(server, "booked", *numbered(1))
         held = peek(server, *place, "--offset", "4")
         assert [line.split()[2] for line in held.stdout.splitlines()[1:-1]] == ["4", "5"]
-        told = "booked-0: blocked by an open transaction from 7 on, the log ends at 10: "
+        told = "booked-0: blocked by an open transaction from offset 7 to 10: "
         assert (held.returncode, held.stderr.startswith(told)) == (0, True), held.stderr
         nothing = peek(server, *place, "--offset", "7")
         assert (nothing.returncode, nothing.stderr.startswith(told)) == (1, True)

@@ -59,6 +59,9 @@ def commit(group_id: str, topic: str, partition: int, offset: int, **fields: Any
 def write_states(root: Path, states: list[str]) -> None:
     rows = [{"offsets_partition": n, "load_state": state, "coordinator_id": 1} for n, state in enumerate(states)]
     append_rows(root, "offsets_partitions", rows)
+    append_rows(
+        root, "cluster", [{"cluster_id": "c", "sample_interval_ms": 3_600_000}]
+    )  # data stay fresh for all tests
 
 
 def write_cluster(root: Path) -> None:

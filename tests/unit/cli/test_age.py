@@ -1,8 +1,9 @@
-"""The line before an answer that is not of now."""
+"""The age of an answer: warnings before it, and the closing line."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from offsetstream.cli.age import Age
+from offsetstream.cli.times import instant_text
+from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, group
@@ -30,17 +33,17 @@ LINES: dict[str, tuple[list[tuple[datetime | None, bool]], set[int] | None, list
         [FRESH, AN_HOUR, FRESH],
         None,
         [
-            "STALE: of 1 of 3 offsets partitions nothing is known of the last 1 h, since 2026-01-01T11:00:00.000Z: "
+            "STALE: nothing is known of the last 1 h, since 2026-01-01T11:00:00.000Z, of 1 of 3 offsets partitions: "
             "'offsetstream partitions' shows which"
         ],
     ),
     "but not those that are asked for": ([FRESH, AN_HOUR, FRESH], {0, 2}, []),
-    "some were never loaded": ([FRESH, NEVER], None, ["STALE: of 1 of 2 offsets partitions nothing is known yet"]),
+    "some were never loaded": ([FRESH, NEVER], None, ["STALE: nothing is known yet of 1 of 2 offsets partitions"]),
 }
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_is_stale_is_told(name: str) -> None:
+def test_a_warning_names_what_is_stale(name: str) -> None:
     known, asked, lines = LINES[name]
     assert Age(NOW, dict(enumerate(known)), None).lines(asked) == lines
 
@@ -56,15 +59,13 @@ def test_a_period_that_ends_before_nothing_is_known_is_not_stale() -> None:
     assert Age(NOW, {0: NEVER}, None, max_age=120).until(last_look).lines() == ["STALE: nothing is known yet"]
 
 
-def test_what_a_transaction_holds_back_is_told() -> None:
+def test_a_warning_names_partitions_that_a_transaction_blocks() -> None:
     """Of a group that was reset behind it `offsets audit` said that nobody had moved an offset."""
     since = NOW - timedelta(minutes=5)
     age = Age(NOW, {0: FRESH, 1: FRESH}, None, blocked_since={1: since})
-    told = (
-        "BLOCKED: of 1 of 2 offsets partitions nothing is known since 2026-01-01T11:55:00.000Z: "
-        "an open transaction is there, and nobody can read what came after"
-    )
-    assert (age.lines(), age.lines({0})) == ([told], [])
+    (line,) = age.lines()
+    assert "an open transaction blocks 1 of 2 offsets partitions since 2026-01-01T11:55:00.000Z" in line
+    assert age.lines({0}) == []
     assert age.until(since).lines() == []
 
 
@@ -77,58 +78,152 @@ def test_what_a_transaction_holds_back_is_told() -> None:
             [NOW, NOW - timedelta(hours=2)],
             NOW - timedelta(hours=1),
             [
-                "Of 1 of 2 offsets partitions the history is complete from 2026-01-01T12:00:00.000Z on: "
+                "The history of 1 of 2 offsets partitions is complete only from 2026-01-01T12:00:00.000Z on: "
                 "more may have happened before"
             ],
         ),
         (
             [None, None],
             NOW,
-            ["Of 2 of 2 offsets partitions no history is known to be complete: more may have happened than is told"],
+            [
+                "The history of 2 of 2 offsets partitions may be incomplete: "
+                "more may have happened than this answer shows"
+            ],
         ),
     ],
 )
-def test_from_when_on_the_history_is_known(
+def test_a_warning_names_the_start_of_the_complete_history(
     tmp_path: Path, complete_from: list[datetime | None], since: datetime | None, lines: list[str]
 ) -> None:
     age = Age(NOW, {0: FRESH, 1: FRESH}, None, complete_from=dict(enumerate(complete_from)))
     assert age.lines_of_groups(PathStore(str(tmp_path)), (), since) == lines
 
 
-def test_a_case_says_when_it_ends() -> None:
-    told = "No job keeps these tables any more: their now is 2026-01-01T12:00:00.000Z, when they end"
-    assert Age(NOW, {0: AN_HOUR}, NOW).lines() == [told]
+def test_tables_without_a_job_say_when_they_end() -> None:
+    (line,) = Age(NOW, {0: AN_HOUR}, NOW).lines()
+    assert line.startswith("No job updates these tables any more: they end at 2026-01-01T12:00:00.000Z")
 
 
-def test_a_clock_that_is_behind_is_told() -> None:
+def test_a_warning_names_a_clock_that_is_behind() -> None:
     ahead = datetime.now(UTC) + timedelta(minutes=10)
     (line,) = Age(datetime.now(UTC), {0: (ahead, False)}, None).lines()
     assert line.startswith("This machine's clock is ")
-    assert line.endswith(" behind that of the job: all ages are too low by that")
+    assert line.endswith(" behind the job's clock: all ages are too low by that")
 
 
-def test_without_a_table_the_age_is_unknown_and_the_answer_is_there(run: Run, tmp_path: Path) -> None:
+def test_an_answer_without_the_cluster_table_says_that_its_age_is_unknown(run: Run, tmp_path: Path) -> None:
     new_tables(tmp_path, {"groups": [group("billing", "Consumer", "Stable", 1)]})
     shutil.rmtree(tmp_path / "cluster")
     shown = run("groups", "list", "--output", "json", tables=tmp_path)
-    assert "How old this is nobody can tell: there is no table" in shown.stderr
+    assert "The age of the data is unknown: there is no table" in shown.stderr
     (row,) = json.loads(shown.stdout)
     assert (shown.exit_code, row["group"], row["stale"]) == (0, "billing", None)
 
 
-def test_on_a_terminal_it_is_red(run: Run, tmp_path: Path) -> None:
+def test_warnings_are_red_on_a_terminal(run: Run, tmp_path: Path) -> None:
     new_tables(tmp_path)
     old = {"offsets_partition": 0, "caught_up_at": NOW}
     append_rows(tmp_path, "offsets_partitions", [old])
     assert "\x1b[31mSTALE: " in run("groups", "list", tables=tmp_path, color=True).stderr
 
 
-def test_the_end_of_a_case_may_be_tried(run: Run, tmp_path: Path) -> None:
+def test_maintain_end_has_a_dry_run(run: Run, tmp_path: Path) -> None:
     new_tables(tmp_path, {"offsets_partitions": [{"offsets_partition": 0, "caught_up_at": NOW}]})
     for flags, ends in ((["--dry-run"], "would end"), ([], "end")):
         done = run("maintain", "--end", *flags, tables=tmp_path)
-        assert done.stderr.startswith(
-            f"These tables {ends} at 2026-01-01T12:00:00.000Z, Commands take that time as now"
-        ), done.stderr
-        told = "No job keeps these tables any more" in run("groups", "list", tables=tmp_path).stderr
+        assert done.stderr.startswith(f"These tables {ends} at 2026-01-01T12:00:00.000Z"), done.stderr
+        told = "No job updates these tables any more" in run("groups", "list", tables=tmp_path).stderr
         assert told == (ends == "end")
+
+
+ANSWERS = (
+    ("groups", "list"),
+    ("groups", "describe", "--all-groups"),
+    ("groups", "describe", "--all-groups", "--members"),
+    ("groups", "describe", "--all-groups", "--state"),
+    ("groups", "status"),
+    ("groups", "history"),
+    ("groups", "rebalances"),
+    ("coordinator", "--group", "billing"),
+    ("lag", "--all-groups"),
+    ("offsets", "list"),
+    ("offsets", "history"),
+    ("offsets", "audit"),
+    ("offsets", "audit", "--group", "billing"),
+    ("offsets", "expiring"),
+    ("offsets", "orphans"),
+    ("offsets", "export", "--all-groups"),
+)
+
+# As Kafka's own tool, these print nothing but the table while the data are fresh.
+KAFKAS_LAYOUT = [
+    each for each in ANSWERS if each[:2] in {("groups", "list"), ("groups", "describe"), ("offsets", "list")}
+] + [("coordinator", "--group", "billing")]
+
+
+def _known_until(root: Path, *, seconds_ago: int, partitions: int = 1) -> str:
+    """Make tables of a job that checks each 10 s and knew the last of its partitions so long ago; return when."""
+    now = datetime.now(UTC)
+    known = now - timedelta(seconds=seconds_ago)
+    times = [now] * (partitions - 1) + [known]
+    new_tables(
+        root,
+        {
+            "cluster": [{"cluster_id": "c", "sample_interval_ms": 10_000, "observed_at": now}],
+            "groups": [
+                group(name, "Consumer", "Stable", 1, offsets_partition=partition_for(name, partitions))
+                for name in ("billing", "a", "b")
+            ],
+            "offsets_partitions": [
+                {"offsets_partition": number, "caught_up_at": at, "load_state": "OWNED"}
+                for number, at in enumerate(times)
+            ],
+        },
+    )
+    return str(instant_text(known))
+
+
+@pytest.mark.parametrize("command", ANSWERS, ids=" ".join)
+def test_each_answer_says_how_old_its_data_are(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """`offsets audit` denied a reset of 33 s before "as of now": the job had not applied it yet."""
+    known = _known_until(tmp_path, seconds_ago=33)
+    shown = run(*command, tables=tmp_path)
+    last = (shown.stderr if "export" in command else shown.stdout).splitlines()[-1]
+    assert re.search(rf"[Dd]ata as of {known} \(3\d s old", last), shown.output
+
+
+@pytest.mark.parametrize("command", ANSWERS, ids=" ".join)
+def test_an_answer_from_fresh_data_is_short(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    known = _known_until(tmp_path, seconds_ago=0)
+    shown = run(*command, tables=tmp_path)
+    assert "old)" not in shown.output
+    if command not in KAFKAS_LAYOUT:
+        last = (shown.stderr if "export" in command else shown.stdout).splitlines()[-1]
+        assert f"as of {known}" in last, shown.output
+
+
+def test_a_period_says_where_it_reaches_beyond_the_data(run: Run, tmp_path: Path) -> None:
+    known = _known_until(tmp_path, seconds_ago=600)
+    hour, five, twenty = (str(instant_text(datetime.now(UTC) - timedelta(minutes=minutes))) for minutes in (60, 5, 20))
+    for command in (("offsets", "audit"), ("offsets", "history"), ("groups", "history"), ("groups", "rebalances")):
+        beyond = run(*command, "--since", hour, "--until", five, tables=tmp_path).stdout.splitlines()[-1]
+        assert re.search(rf"data as of {known} \(\d min( \d+ s)? before the end of the period", beyond)
+        assert "later changes are not included" in beyond
+        assert "as of" not in run(*command, "--since", hour, "--until", twenty, tables=tmp_path).stdout
+
+
+def test_the_oldest_of_the_partitions_that_were_asked_counts(run: Run, tmp_path: Path) -> None:
+    """Kafka's hash puts `a` into partition 1 of 2 and `b` into 0."""
+    known = _known_until(tmp_path, seconds_ago=33, partitions=2)
+    of_all = run("offsets", "audit", tables=tmp_path).stdout
+    of_old = run("offsets", "audit", "--group", "a", tables=tmp_path).stdout
+    of_fresh = run("offsets", "audit", "--group", "b", tables=tmp_path).stdout
+    assert f"data as of {known}" in of_all
+    assert (f"data as of {known}" in of_old, "data as of" in of_fresh) == (True, False)
+
+
+def test_a_partition_that_was_never_read_is_named_with_the_age() -> None:
+    text = Age(NOW, {0: FRESH, 1: NEVER}, None).as_of_text(PathStore("none"))
+    assert text == "as of 2026-01-01T12:00:00.000Z, but 1 of 2 offsets partitions was never read"
+    assert Age(NOW, {0: NEVER}, None).as_of_text(PathStore("none")) == "no offsets partition was read yet"
+    assert Age(NOW, {}, None).as_of_text(PathStore("none")) == "data age unknown"

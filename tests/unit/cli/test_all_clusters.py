@@ -84,7 +84,7 @@ def test_partitions_and_coordinators(settings: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("offsets", "list"), ("lag", "--all-groups"), ("sql", "FROM committed_offsets")])
-def test_a_cluster_that_cannot_be_read_is_told_and_the_others_are_shown(settings: Path, words: tuple[str, ...]) -> None:
+def test_an_unreadable_cluster_is_reported_and_the_others_are_shown(settings: Path, words: tuple[str, ...]) -> None:
     done = ask(settings, *words, "--output", "json", file="three.toml")
     assert done.returncode == 1
     assert {row["cluster"] for row in json.loads(done.stdout)} == set(NAMES)
@@ -109,7 +109,7 @@ def test_the_exit_code_is_the_worst_of_the_clusters(settings: Path, tmp_path: Pa
         assert within("groups", "status", "--config", str(file), "--all-clusters").returncode == code
 
 
-def test_what_is_not_there_is_told_with_the_cluster(settings: Path) -> None:
+def test_a_missing_group_is_reported_with_its_cluster(settings: Path) -> None:
     done = ask(settings, "offsets", "list", "--group", "only-here")
     assert (done.returncode, done.stderr) == (
         1,
@@ -150,11 +150,11 @@ def test_sql_over_all_cannot_break_out(settings: Path, query: str) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--tables", "x"), "--all-clusters takes --tables of each cluster from the file: leave out --tables"),
-        (("--cluster", "main"), "--all-clusters is of all, --cluster of one"),
+        (("--tables", "x"), "--all-clusters takes --tables of each cluster from the file: remove --tables"),
+        (("--cluster", "main"), "give --all-clusters or --cluster, not both"),
     ],
 )
-def test_what_goes_not_together(settings: Path, more: tuple[str, ...], words: str) -> None:
+def test_all_clusters_refuses_options_of_one_cluster(settings: Path, more: tuple[str, ...], words: str) -> None:
     done = ask(settings, "groups", "list", *more)
     assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True)
 
@@ -165,10 +165,10 @@ def test_variables_are_of_one_cluster(settings: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("OFFSETSTREAM_TABLES", "x")
     for words in (("groups", "list"), ("sql", "FROM groups")):
         done = ask(settings, *words)
-        assert (done.returncode, "leave out OFFSETSTREAM_TABLES" in done.stderr) == (2, True)
+        assert (done.returncode, "remove OFFSETSTREAM_TABLES" in done.stderr) == (2, True)
 
 
-def test_the_one_answer_is_as_the_general_part_has_it(settings: Path) -> None:
+def test_the_output_format_is_that_of_the_general_section(settings: Path) -> None:
     text = (settings / "two.toml").read_text()
     (settings / "mixed.toml").write_text(f'output = "json"\n{text}output = "csv"\n')
     done = ask(settings, "groups", "list", file="mixed.toml")
@@ -176,7 +176,7 @@ def test_the_one_answer_is_as_the_general_part_has_it(settings: Path) -> None:
 
 
 def test_without_clusters(tmp_path: Path) -> None:
-    assert "name the file that has them by --config" in within("groups", "list", "--all-clusters").stderr
+    assert "name a settings file by --config" in within("groups", "list", "--all-clusters").stderr
     (tmp_path / "none.toml").write_text("")
     done = ask(tmp_path, "groups", "list", file="none.toml")
     assert (done.returncode, "none.toml has none" in done.stderr) == (2, True)

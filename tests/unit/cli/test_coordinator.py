@@ -41,9 +41,7 @@ def test_a_partition_without_a_leader(run: Run, tmp_path: Path) -> None:
     write_partitions(tmp_path, coordinator_id=None, coordinator_available=False)
     result = run("coordinator", "--group", "my-group", "--group", "testgroup", tables=tmp_path)
     assert result.exit_code == 1
-    assert result.stderr == (
-        "Error: offsets partition 12, that of group 'my-group', has no coordinator as far as the tables know.\n"
-    )
+    assert result.stderr == ("Error: offsets partition 12 of group 'my-group' has no coordinator in the tables.\n")
 
 
 def test_nothing_is_known_yet(run: Run, tmp_path: Path) -> None:

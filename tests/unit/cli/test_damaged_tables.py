@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read(run: Run, tables: Path, command: tuple[str, 
     assert line.startswith("Error: cannot read the table offset_commits: ")
 
 
-def test_python_is_told_the_same(tables: Path) -> None:
+def test_python_raises_the_same_error(tables: Path) -> None:
     parquet_of(tables).unlink()
     with pytest.raises(TablesError, match="cannot read the table offset_commits"):
         offsetstream.open_tables(str(tables)).view("group_status")
@@ -75,7 +75,7 @@ def test_thresholds_of_the_user(
     ],
 )
 @pytest.mark.parametrize("command", ["groups rebalances", "groups history", "offsets history", "offsets audit"])
-def test_a_period_that_is_none(run: Run, tables: Path, command: str, period: tuple[str, ...]) -> None:
+def test_an_empty_period_is_refused(run: Run, tables: Path, command: str, period: tuple[str, ...]) -> None:
     done = run(*command.split(), *period, tables=tables)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "nothing lies between" in done.stderr
+    assert "give an earlier --since" in done.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offsetstream.cli.describe import OFFSETS, block, offset_rows, topic_partitions
 from offsetstream.cli.describe_offsets import offset_columns
 from offsetstream.cli.describe_offsets import topic_partitions as partitions_of_some
-from offsetstream.cli.group_state import Group, OfGroups, SomeGroups
+from offsetstream.cli.group_state import Group, GroupBatch, GroupRows
 
 
 def make_group(committed: int, owners: dict[str, list[int]] | None = None) -> Group:
@@ -46,7 +46,7 @@ def test_lag(
     assert row["log_end_offset"] == ends.get(("t", 0))
 
 
-def test_an_end_that_is_not_told_is_named() -> None:
+def test_an_unknown_end_offset_is_explained() -> None:
     (row,) = offset_rows(make_group(100), {("t", 0): "LEADER_NOT_AVAILABLE"})
     told = (row["current_offset"], row["log_end_offset"], row["lag"], row["note"])
     assert told == (100, None, None, "no end: LEADER_NOT_AVAILABLE")
@@ -65,11 +65,11 @@ def test_overlapping_owners_each_have_their_row() -> None:
     assert [(row["consumer_id"], row["partition"]) for row in rows] == [("m2", 0), ("m2", 1), ("m1", 0)]
 
 
-def test_the_partitions_to_ask_for() -> None:
+def test_topic_partitions_are_those_of_offsets_and_assignments() -> None:
     assert topic_partitions([make_group(5, {"m": [1, 2]})]) == {("t", 0), ("t", 1), ("t", 2)}
 
 
-def test_a_block_leaves_out_what_no_row_has() -> None:
+def test_a_block_has_no_empty_optional_columns() -> None:
     rows: list[dict[str, Any]] = [{"group": "g", "leader_epoch": 3}]
     assert "leader_epoch" not in [column.name for column in block(OFFSETS, rows, verbose=False).columns]
     assert "leader_epoch" in [column.name for column in block(OFFSETS, rows, verbose=True).columns]
@@ -105,16 +105,16 @@ def some_groups(draw: st.DrawFn) -> list[Group]:
     return found
 
 
-def by_column(rows: list[dict[str, Any]], *names: str) -> OfGroups:
+def by_column(rows: list[dict[str, Any]], *names: str) -> GroupRows:
     every = ("group_id", "offsets_partition", *names)
-    return OfGroups({name: [row[name] for row in rows] for name in every})
+    return GroupRows({name: [row[name] for row in rows] for name in every})
 
 
 @given(some_groups(), ENDS, st.booleans())
-def test_by_column_they_are_as_by_row(
+def test_offsets_by_column_equal_offsets_by_row(
     groups: list[Group], ends: dict[tuple[str, int], int | str], clamped: bool
 ) -> None:
-    some = SomeGroups(
+    some = GroupBatch(
         by_column([group.row for group in groups], "group_type", "in_coordinator_partition"),
         by_column(list(chain(*(group.members for group in groups))), "member_id", "client_host", "client_id"),
         by_column(

@@ -52,7 +52,7 @@ def places(printed: str) -> list[tuple[int, int]]:
     return [(line["partition"], line["offset"]) for line in map(json.loads, printed.splitlines())]
 
 
-def test_the_broker_of_a_shared_file_of_settings_is_no_contradiction(log: Path, tmp_path: Path) -> None:
+def test_files_win_over_a_broker_of_the_settings_file(log: Path, tmp_path: Path) -> None:
     settings = tmp_path / "offsetstream.toml"
     settings.write_text('bootstrap-server = "localhost:9092"')
     result = dump("--files", log, "--config", settings)
@@ -60,7 +60,7 @@ def test_the_broker_of_a_shared_file_of_settings_is_no_contradiction(log: Path, 
     assert dump("--files", log, "--bootstrap-server", "localhost:9092").exit_code == 2
 
 
-def test_what_a_read_committed_consumer_sees(log: Path) -> None:
+def test_dump_has_what_a_read_committed_consumer_sees(log: Path) -> None:
     result = dump("--files", log)
     assert (result.exit_code, result.stderr) == (0, "")
     assert places(result.stdout) == [(9, 0), (9, 1), (9, 3), (10, 0), (10, 1)]
@@ -76,7 +76,7 @@ def test_kafkas_own_formats(log: Path, line_format: str, function: Any) -> None:
     assert dump("--files", log, "--format", line_format).stdout == printed
 
 
-def test_raw_lines_are_of_all_records_and_tell_of_transactions(log: Path) -> None:
+def test_raw_lines_have_all_records_and_their_transactions(log: Path) -> None:
     printed = dump("--files", log / "__consumer_offsets-9", "--format", "records").stdout
     lines: list[dict[str, Any]] = [json.loads(line) for line in printed.splitlines()]
     assert [line["offset"] for line in lines] == list(range(8))
@@ -96,7 +96,7 @@ def test_raw_lines_are_of_all_records_and_tell_of_transactions(log: Path) -> Non
     ]
 
 
-def test_partitions_of_choice_from_several_folders(log: Path, tmp_path: Path) -> None:
+def test_selected_partitions_from_several_folders(log: Path, tmp_path: Path) -> None:
     folders = [option for number in (10, 9) for option in ("--files", log / f"__consumer_offsets-{number}")]
     assert dump(*folders).stdout == dump("--files", log).stdout
     assert places(dump(*folders, "--offsets-partition", "10").stdout) == [(10, 0), (10, 1)]
@@ -148,8 +148,8 @@ def test_records_that_cannot_be_decoded(log: Path) -> None:
 
 def test_wrong_usage_is_one_line(log: Path) -> None:
     usages: list[tuple[list[str | Path], str]] = [
-        ([], "by --bootstrap-server, or log segments by --files, one of the two"),
-        (["--files", log, "--bootstrap-server", "localhost:1"], "one of the two"),
+        ([], "--bootstrap-server or log segments by --files, not both"),
+        (["--files", log, "--bootstrap-server", "localhost:1"], "not both"),
         (["--files", log / "none"], "cannot read "),
         (["--files", log, "--offsets-partition", "3"], "there is no folder of partition 3"),
         (["--files", log, "--file", log], "cannot write "),

@@ -41,7 +41,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "question", [("lag", "--all-groups"), ("offsets", "expiring"), ("offsets", "orphans")], ids=" ".join
 )
-def test_a_topic_that_was_deleted_is_said_to_be(run: Run, world: Path, question: tuple[str, ...]) -> None:
+def test_a_deleted_topic_is_reported(run: Run, world: Path, question: tuple[str, ...]) -> None:
     shown = run(*question, "--topic", "archive", tables=world)
     told = "topic 'archive' is not there: it was deleted by 2026-01-05T10:01:00.000Z"
     assert (shown.exit_code, told in shown.stderr) == (1, True), shown.output
@@ -56,23 +56,23 @@ def test_a_topic_that_was_deleted_is_said_to_be(run: Run, world: Path, question:
         ("group-O", "group 'group-O' is not there; nearest: 'group-0'"),
     ],
 )
-def test_it_is_said(run: Run, world: Path, question: tuple[str, ...], name: str, told: str) -> None:
+def test_a_deleted_group_is_reported(run: Run, world: Path, question: tuple[str, ...], name: str, told: str) -> None:
     shown = run(*question, "--group", name, tables=world)
     assert (shown.exit_code, shown.stdout, told in shown.stderr) == (1, "", True), shown.output
 
 
-def test_one_that_is_there_beside_it_is_shown(run: Run, world: Path) -> None:
+def test_an_existing_group_is_shown_next_to_a_deleted_one(run: Run, world: Path) -> None:
     shown = run("groups", "status", "--group", "removed", "--group", "group-0", tables=world)
     assert (shown.exit_code, "group-0" in shown.stdout) == (1, True)
     assert "group 'removed' is not there: it was deleted at " in shown.stderr
 
 
-def test_the_past_of_one_that_is_gone_is_an_answer(run: Run, world: Path) -> None:
+def test_a_deleted_group_still_has_its_history(run: Run, world: Path) -> None:
     shown = run("groups", "history", "--group", "removed", "--since", "2026-01-05", tables=world)
     assert (shown.exit_code, "removed" in shown.stdout) == (0, True), shown.output
 
 
-def test_a_page_of_a_group_that_never_was_is_not_written(run: Run, world: Path, tmp_path: Path) -> None:
+def test_no_page_is_written_for_an_unknown_group(run: Run, world: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     period = ("--since", "2026-01-05T10:00", "--until", "2026-01-05T10:40")
     shown = run("report", "--group", "nope", *period, "--file", str(page), tables=world)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cli.group_state import Group, read_some
+from offsetstream.cli.group_state import Group, read_batches
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, create_empty_tables
@@ -32,18 +32,18 @@ class CountingLookup(Lookup):
 
 
 def read(root: Path, *group_ids: str) -> list[Group]:
-    some = read_some(Lookup(PathStore(str(root))), group_ids or None, members=True, offsets=True)
+    some = read_batches(Lookup(PathStore(str(root))), group_ids or None, members=True, offsets=True)
     return [each for found in some for each in found.each()]
 
 
-def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
+def test_a_group_is_returned_before_others_are_read(tmp_path: Path) -> None:
     ids = [f"group-{number:05}" for number in range(GROUPS)]
     append_rows(tmp_path, "groups", [group(i, "Classic", "Stable", 2) for i in reversed(ids)])
     append_rows(tmp_path, "group_members", [member(i, name) for i in ids for name in ("b", "a")])
     append_rows(tmp_path, "member_assignments", [row for i in ids for row in assigned(i, "a", 0, 1, topic="t")])
     append_rows(tmp_path, "committed_offsets", [commit(i, "t", 0, 7) for i in ids])
     lookup = CountingLookup(PathStore(str(tmp_path)))
-    groups = (each for some in read_some(lookup, None, members=True, offsets=True) for each in some.each())
+    groups = (each for some in read_batches(lookup, None, members=True, offsets=True) for each in some.each())
     first = next(groups)
     assert first.group_id == ids[0]
     assert [row["member_id"] for row in first.members] == ["a", "b"]
@@ -56,7 +56,7 @@ def test_a_group_is_there_before_others_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
-def test_where_a_part_ends_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_the_batch_size_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     create_empty_tables(tmp_path)
     ids = [f"group-{number}" for number in range(8)]
     copies = [place(ids[2], 7), place(ids[5], 7)]
@@ -74,7 +74,7 @@ def test_where_a_part_ends_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert read(tmp_path) == whole
 
 
-def test_rows_without_a_group_are_passed_over(tmp_path: Path) -> None:
+def test_rows_without_a_group_are_skipped(tmp_path: Path) -> None:
     create_empty_tables(tmp_path)
     append_rows(tmp_path, "groups", [group(i, "Classic", "Empty", 0) for i in ("b", "d", "e")])
     append_rows(tmp_path, "committed_offsets", [commit(i, "t", 0, 7) for i in ("a", "c", "d", "f")])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.group_state import read_some
+from offsetstream.cli.group_state import read_batches
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, create_empty_tables
@@ -61,7 +61,7 @@ def test_list_as_csv_has_both_copies_of_a_group(run: Run) -> None:
     ]
 
 
-def test_copies_of_thousands_of_groups_are_told_apart(run: Run, tmp_path: Path) -> None:
+def test_copies_of_thousands_of_groups_stay_separate(run: Run, tmp_path: Path) -> None:
     """They are read some thousands of rows at a time, so that copies of one group are in two parts."""
     names = [f"group-{number:04}" for number in range(3000)]
     copies = [
@@ -74,7 +74,7 @@ def test_copies_of_thousands_of_groups_are_told_apart(run: Run, tmp_path: Path) 
     tables = tmp_path / "many"
     create_empty_tables(tables)
     append_rows(tables, "groups", sorted(copies, key=lambda row: (row["offsets_partition"], row["group_id"])))
-    found = [each for some in read_some(Lookup(PathStore(str(tables))), None) for each in some.each()]
+    found = [each for some in read_batches(Lookup(PathStore(str(tables))), None) for each in some.each()]
     current = [each.group_id for each in found if each.is_current]
     assert [line.split()[0] for line in run("groups", "list", tables=tables).stdout.splitlines()[1:]] == current
     assert len(current) > len(names) == len(set(current))
@@ -185,7 +185,7 @@ def test_describe_the_state_verbosely(run: Run) -> None:
     )
 
 
-def test_what_the_tool_says_of_a_state(run: Run) -> None:
+def test_describe_prints_the_state_warnings_of_kafkas_tool(run: Run) -> None:
     result = run("groups", "describe", "--all-groups")
     assert result.stderr == (
         "\nWarning: Consumer group 'kip' is rebalancing.\n"

@@ -85,7 +85,7 @@ REGISTER = dict(commands(main))
 EACH = [(name, options) for name, several in QUESTIONS.items() for options in several]
 
 
-def test_every_command_is_asked_or_it_is_written_why_not() -> None:
+def test_every_command_is_tested_or_has_a_reason_not_to_be() -> None:
     assert QUESTIONS.keys() | NOT_ASKED.keys() == REGISTER.keys()
     assert not QUESTIONS.keys() & NOT_ASKED.keys()
 
@@ -172,7 +172,7 @@ def as_if_then(tables: dict[str, list[Row]], later: timedelta) -> dict[str, list
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
-def test_later_it_is_the_same_or_stale(after: Each, name: str, options: Options) -> None:
+def test_an_answer_is_the_same_later_or_stale(after: Each, name: str, options: Options) -> None:
     told, later = (after[seconds].ask(name, *options) for seconds in (SOON, MUCH_LATER))
     assert not told.says_stale
     assert not any(row.get("stale") or row.get("is_stale") for row in told.rows)
@@ -186,14 +186,14 @@ def test_later_it_is_the_same_or_stale(after: Each, name: str, options: Options)
 
 
 @pytest.mark.parametrize(("name", "options"), [each for each in EACH if each[0] not in ("sql", "report")])
-def test_so_it_is_in_text(after: Each, name: str, options: Options) -> None:
+def test_a_text_answer_is_the_same_later_or_stale(after: Each, name: str, options: Options) -> None:
     later = after[MUCH_LATER].ask(name, *options, output="text")
     assert later.says_stale or later.facts == after[SOON].ask(name, *options, output="text").facts
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "options"), [each for each in EACH if each[0] != "report"])
-def test_soon_it_is_the_same(after: Each, name: str, options: Options) -> None:
+def test_an_answer_is_the_same_soon_after(after: Each, name: str, options: Options) -> None:
     told, soon = (after[seconds].ask(name, *options) for seconds in (0, SOON))
     assert (told.says_stale, soon.says_stale) == (False, False)
     if not {"--since", "--within"} & {*options}:  # which go with the clock
@@ -211,7 +211,7 @@ BEFORE = [
 
 
 @pytest.mark.parametrize(("name", "options"), BEFORE)
-def test_what_was_before_the_last_look_is_never_stale(after: Each, name: str, options: Options) -> None:
+def test_an_answer_about_a_time_before_the_last_sample_is_never_stale(after: Each, name: str, options: Options) -> None:
     flag = "--at" if "at" in REGISTER[name] else "--until"
     told, later = (
         tables.ask(name, *options, flag, str(instant_text(tables.looked_at - timedelta(seconds=61))))

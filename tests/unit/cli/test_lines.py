@@ -115,7 +115,7 @@ def _line_of(record: tuple[bytes | None, bytes | None]) -> str:
 
 @pytest.mark.parametrize("name", ["key", "value"])
 @pytest.mark.parametrize("cell", ['"?"', '"AA"', '"AAEA\\n"', "5", "{}", "[null]", "true", '"\\ud800"', '"é"'])
-def test_what_is_not_base64_stays_as_it_is(name: str, cell: str) -> None:
+def test_a_cell_that_is_not_base64_stays_unchanged(name: str, cell: str) -> None:
     line = json.dumps(json.loads(raw(_COMMIT, offset=7)) | {name: json.loads(cell)})
     result = run("decode", stdin=line)
     assert result.exit_code == 0
@@ -185,7 +185,7 @@ def test_kafkas_formats_are_kafkas_but_on_a_terminal(
         (["--version"], "standard output is closed"),
     ],
 )
-def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> None:
+def test_a_closed_standard_output_is_reported(arguments: list[str], said: str) -> None:
     command = shlex.join([*OFFSETSTREAM, *arguments])
     done = subprocess.run(["sh", "-c", f"{command} >&-"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode().count("\n")) == (1, 1), done.stderr
@@ -193,7 +193,7 @@ def test_a_closed_standard_output_is_told(arguments: list[str], said: str) -> No
 
 
 @pytest.mark.parametrize("error", ["2>&-", "2</dev/null", "2>/dev/full"])
-def test_what_cannot_be_told_beside_an_answer_does_not_end_it(error: str) -> None:
+def test_an_answer_survives_a_standard_error_that_cannot_be_written(error: str) -> None:
     """The lines of groups without members went to standard error first, and with them all that was to come."""
     lines = raw((_COMMIT[0], b"\0")) + "\n" + raw(_COMMIT)
     command = shlex.join([*OFFSETSTREAM, "decode", "--format", "kafka"])
@@ -207,16 +207,16 @@ def test_what_cannot_be_told_beside_an_answer_does_not_end_it(error: str) -> Non
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device of Linux that is always full")
 @pytest.mark.parametrize("arguments", [["partition-for", "g"], ["decode"], ["--version"], ["stop", "--help"]])
-def test_a_full_disk_is_told(arguments: list[str]) -> None:
+def test_a_full_disk_is_reported(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         command = [*OFFSETSTREAM, *arguments]
         done = subprocess.run(command, input=b"{}\n", stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
 
 
-def test_a_full_disk_is_told_once_where_python_does_not_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_once_without_buffering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as images of containers have it
-    test_a_full_disk_is_told(["--version"])
+    test_a_full_disk_is_reported(["--version"])
 
 
 def test_huge_lines() -> None:
@@ -235,7 +235,7 @@ def test_no_lines() -> None:
 
 
 @pytest.mark.parametrize(("line_format", "function"), [("kafka", kafka_json), ("kafka-text", kafka_text)])
-def test_kafkas_formats_leave_out_what_kafka_leaves_out(line_format: str, function: Callable[..., str | None]) -> None:
+def test_kafkas_formats_skip_what_kafka_skips(line_format: str, function: Callable[..., str | None]) -> None:
     result = run("decode", "--format", line_format, stdin=LINES)
     assert result.exit_code == 0
     printed = [str(function(*record)).rstrip("\n") for record in RECORDS[:3]]
@@ -244,7 +244,7 @@ def test_kafkas_formats_leave_out_what_kafka_leaves_out(line_format: str, functi
 
 
 @pytest.mark.parametrize("line_format", ["kafka", "kafka-text"])
-def test_kafkas_formats_tell_what_is_broken_on_stderr(line_format: str) -> None:
+def test_kafkas_formats_report_broken_records_on_stderr(line_format: str) -> None:
     broken = raw((_COMMIT[0], b"\0"))
     result = run("decode", "--format", line_format, stdin=f"{broken}\nnonsense\n{'[' * 100_000}\n{raw(_COMMIT)}\n")
     assert result.exit_code == 1

@@ -203,9 +203,9 @@ WRONG = [
     ((), "", "cluster b: Missing option '--bootstrap-server'"),
     (("--trigger", "often"), "", "cluster a: Invalid value for '--trigger'"),
     ((), "run.trigger = 'often'", "run.trigger: 'often' is not a valid interval"),
-    (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: leave out --ch"),
+    (("--checkpoint", "x"), "", "--all-clusters takes --checkpoint of each cluster from the file: remove --ch"),
     (("--metrics-port", "9400"), "", "--all-clusters takes --metrics-port of each cluster from the file"),
-    (("--cluster", "a"), "", "--all-clusters is of all, --cluster of one: give one of them"),
+    (("--cluster", "a"), "", "give --all-clusters or --cluster, not both"),
     (("--nonsense",), "", "No such option"),
 ]
 
