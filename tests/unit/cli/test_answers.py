@@ -280,7 +280,7 @@ def test_audit_shows_partitions_of_one_commit_together(run: Run, world: Path) ->
     text = run("offsets", "audit", "--since", THEN_HOSTILE, tables=world).stdout.splitlines()
     assert 2 < len(text) - 2 < len(each)
     assert any("," in line.split()[2] for line in text[1:-1])
-    assert text[-1].startswith(f"{len(each)} offsets of ")
+    assert text[-1].startswith(f"{len(each)} unusual offset moves in ")
 
 
 @pytest.mark.parametrize("command", ["offsets audit", "offsets history", "groups rebalances", "groups history"])
