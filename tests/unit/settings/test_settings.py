@@ -201,7 +201,7 @@ def test_state_writes_choices_match_the_implemented_ones() -> None:
 @pytest.mark.parametrize("name", ["tables", "checkpoint"])
 def test_invalid_folder_is_refused(name: str) -> None:
     wrong: dict[str, Any] = {name: "a%41"}
-    with pytest.raises(UsageError, match="Delta cannot find the folder again"):
+    with pytest.raises(UsageError, match="Delta cannot find such a folder again"):
         JobSettings(bootstrap_server=SERVER, **wrong)
 
 
