@@ -55,7 +55,7 @@ class Shown:
                 duckdb.execute("SELECT regexp_full_match('', ?)", [pattern]).fetchall()
             except duckdb.Error as error:
                 raise UsageError(
-                    f"the setting {option}: {pattern!r} is no regular expression: {first_line(error)}"
+                    f"the setting {option}: {pattern!r} is not a regular expression: {first_line(error)}"
                 ) from error
 
 

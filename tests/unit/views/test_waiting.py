@@ -72,6 +72,6 @@ def test_the_reason_names_the_transaction_where_it_is_known(tmp_path: Path) -> N
     (row,) = reader(tmp_path, open_for=300, committed=HELD, members=1, **known).rows("group_status")
     assert row["cause"] == "the open transaction ledger-writer-7"
     assert row["verdict_reason"] == (
-        "it has reached the last stable offset 1000, where the open transaction ledger-writer-7 has blocked the log for "
-        "290 s; it has been open for 295 s"
+        "it has reached the last stable offset 1000, where the open transaction ledger-writer-7 has blocked the log "
+        "for 290 s; it has been open for 295 s"
     )
