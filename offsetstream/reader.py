@@ -9,10 +9,10 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from offsetstream.errors import MissingPackageError, NoTableError, UsageError
-from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.location import store_at
-from offsetstream.tables.lookup import connected
+from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.names import COMMITTED_OFFSETS
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
@@ -77,7 +77,7 @@ class Tables:
     @property
     def tables(self) -> dict[str, str]:
         """Describe one row of each table, by table name."""
-        schemas = sorted([*all_schemas().values(), *BESIDE.values()], key=lambda schema: schema.name)
+        schemas = sorted([*all_schemas().values(), *OPTIONAL_TABLES.values()], key=lambda schema: schema.name)
         return {schema.name: schema.comment.split(". ")[0] for schema in schemas}
 
     @property
@@ -228,7 +228,7 @@ class Rows:
 
     def __repr__(self) -> str:
         """Return the first and last rows as a text table, drawn by DuckDB."""
-        connection = connected()
+        connection = open_connection()
         connection.execute("SET TimeZone = 'UTC'")
         return str(connection.from_arrow(self._rows))
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from offsetstream.tables.beside import BESIDE  # noqa: E402
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES  # noqa: E402
 from offsetstream.tables.schema import TableSchema, all_schemas  # noqa: E402 - the package may be installed without its tests' kit
 from offsetstream.views.files import View, all_views  # noqa: E402
 from offsetstream.views.reader import ViewReader  # noqa: E402
@@ -42,14 +42,21 @@ def views_page() -> str:
         reader = reader_of(write_tables(Path(folder), world.rows), instant(world.now_ms))
         told = [line for view in views for line in _view(view, reader, world.now_ms)]
     return (
-        "\n".join([_HEAD, *_overview(views), *told, *(line for schema in BESIDE.values() for line in _beside(schema))])
+        "\n".join(
+            [
+                _HEAD,
+                *_overview(views),
+                *told,
+                *(line for schema in OPTIONAL_TABLES.values() for line in _beside(schema)),
+            ]
+        )
         + "\n"
     )
 
 
 def names_module() -> str:
     """Return the module that has the names of tables and views as types."""
-    tables = sorted([*all_schemas(), *BESIDE])
+    tables = sorted([*all_schemas(), *OPTIONAL_TABLES])
     views = sorted(view.name for view in all_views().values() if not view.is_helper)
     return "\n".join(
         (

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
-from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPartitionKey
 from offsetstream.embedded.clients import QUIET, admin_client
 from testkit.waiting import SECONDS, await_
 
@@ -59,7 +59,7 @@ def await_end(server: str, *places: tuple[str, int]) -> None:
     """Wait until no transaction keeps readers from the partitions' ends: its end is told before it is in the log."""
 
     def is_blocked(topic: str, partition: int) -> bool:
-        end = LogEnds(server).ends({topic: [partition]}, {})[TopicPlace(topic, partition)]
+        end = LogEnds(server).ends({topic: [partition]}, {})[TopicPartitionKey(topic, partition)]
         assert isinstance(end, LogEnd)
         return end.last_stable_offset < end.high_watermark
 

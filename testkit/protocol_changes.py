@@ -30,7 +30,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.group_history.decoding import decoded_changes
 from offsetstream.group_history.spans import Span
 from offsetstream.tables.names import COMMITS, DECODED_TABLES
-from offsetstream.tables.plain_rows import flat
+from offsetstream.tables.plain_rows import flat_rows
 from testkit.live_logs import create_topic, write
 from testkit.processes import RunningProcess
 from testkit.sampled_logs import instant
@@ -201,7 +201,7 @@ def history(lines: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     spans = {(row["offsets_partition"], 0): Span(0, 1 << 62) for row in records}
     for changes in decoded_changes(records, spans, names, {table: {} for table in DECODED_TABLES}):
         for table, rows in changes.items():
-            found[table] += map(_timed, flat(rows))
+            found[table] += map(_timed, flat_rows(rows))
     return found
 
 

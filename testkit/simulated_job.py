@@ -23,7 +23,7 @@ from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.files import Stored
+from offsetstream.tables.files import StoredFiles
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
@@ -122,7 +122,7 @@ def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
         DeltaTable(tables.table(name)).alter.set_table_properties(hurried)
 
 
-def contents(tables: PathStore) -> dict[str, Stored]:
+def contents(tables: PathStore) -> dict[str, StoredFiles]:
     """Return what lies in each table's folder."""
     return {name: tables.open(name).files.stored() for name in all_schemas()}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.answers import TopicDescription
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.conflict import again_on_conflict
@@ -23,7 +23,7 @@ from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
@@ -122,7 +122,7 @@ def _compact(name: str) -> Write:
     @again_on_conflict
     def compact(tables: PathStore) -> None:
         files = tables.open(name).files
-        for crowd in files.crowds():
+        for crowd in files.small_files():
             files.compact(crowd)
 
     return compact
@@ -143,7 +143,7 @@ def _overwrite(offset: int, batch: BatchId) -> Write:
 
 
 def _topics(*names: str) -> Write:
-    seen = [TopicSeen(f"{number}{TOPIC_ID[1:]}", name, 1, False) for number, name in enumerate(names)]
+    seen = [TopicDescription(f"{number}{TOPIC_ID[1:]}", name, 1, False) for number, name in enumerate(names)]
     return lambda tables: TopicBook(tables).observe(seen, BatchId(1, -1))
 
 
@@ -168,7 +168,7 @@ _COMMITS = _both(_append(0), _append(1))
 
 
 def _load(tables: PathStore) -> None:
-    _merge([1], "new", BatchId(1, -1), of_partitions([1]))(tables)
+    _merge([1], "new", BatchId(1, -1), in_partitions([1]))(tables)
 
 
 def _ask_for_5(tables: PathStore) -> None:

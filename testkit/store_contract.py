@@ -19,14 +19,14 @@ from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError, NoT
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.arrow_rows import append_rows
-from offsetstream.tables.beside import OPERATIONS
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import append_files
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
+from offsetstream.tables.optional_tables import OPERATIONS
 from offsetstream.tables.schema import ColumnSchema, all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
-from offsetstream.tables.sql import of_partitions, sql_text
+from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, StoredColumn, Transaction
 from offsetstream.tables.transaction import BatchId, app_id
 from testkit.merge_model import source_table
@@ -119,10 +119,10 @@ def test_rows_are_read_where_they_fulfil_a_condition(store: Store) -> None:
     merge(store, *(commit(number, group, partition=number) for number, group in enumerate(groups)))
     table = store.open(OFFSETS)
     for number, group in enumerate(groups):
-        for where in (f"group_id = {sql_text(group)}", of_partitions([number])):
+        for where in (f"group_id = {sql_text(group)}", in_partitions([number])):
             assert [row["group_id"] for row in read_rows(table, where)] == [group]
-    assert read_rows(table, of_partitions([])) == []
-    (part,) = table.rows(of_partitions([1]), ["group_id", "committed_offset"])
+    assert read_rows(table, in_partitions([])) == []
+    (part,) = table.rows(in_partitions([1]), ["group_id", "committed_offset"])
     assert part.to_pylist() == [{"group_id": "it's", "committed_offset": 1}]
     assert part.schema == pa.schema([("group_id", pa.string()), ("committed_offset", pa.int64())])
 
@@ -205,7 +205,7 @@ def test_who_was_taken_over_writes_no_more(store: Store) -> None:
 MINE = Transaction("mine", 7)
 WRITES: dict[str, Write] = {
     "append": lambda table: table.append([whole(commit(9, "new"))], MINE),
-    "replace": lambda table: table.replace(of_partitions([1]), [whole(commit(9, "new"))], MINE),
+    "replace": lambda table: table.replace(in_partitions([1]), [whole(commit(9, "new"))], MINE),
     "merge": lambda table: table.merge(
         source_table(load_schema(OFFSETS), [commit(9)]), Merge(load_schema(OFFSETS)), MINE
     ),
@@ -284,9 +284,9 @@ def test_an_older_record_never_overwrites_a_newer_one(store: Store) -> None:
 
 def test_replace_where_leaves_only_the_new_rows(store: Store) -> None:
     merge(store, commit(1, "a", at=9), commit(1, "b", at=9), commit(1, "c", partition=2))
-    merge(store, commit(2, "b", at=3), newer_only=True, replace_where=of_partitions([1]))
+    merge(store, commit(2, "b", at=3), newer_only=True, replace_where=in_partitions([1]))
     assert committed(store) == {"b": 2, "c": 1}
-    merge(store, replace_where=of_partitions([1]))
+    merge(store, replace_where=in_partitions([1]))
     assert committed(store) == {"c": 1}
 
 
@@ -297,7 +297,7 @@ def test_doubled_rows_are_refused_and_replaced(store: Store) -> None:
         merge(store, commit(2, "a"), commit(2, "c", partition=2))
     assert told.value.partitions == {1}
     assert sorted(row["committed_offset"] for row in read_rows(store.open(OFFSETS))) == [1] * 4
-    merge(store, commit(2, "a"), replace_where=of_partitions([1]))
+    merge(store, commit(2, "a"), replace_where=in_partitions([1]))
     assert committed(store) == {"a": 2, "c": 1}
 
 
@@ -306,7 +306,7 @@ def test_users_columns_stay(store: Store) -> None:
     add_note(store)
     assert store.open(OFFSETS).columns["note"] == StoredColumn("STRING", "mine")
     merge(store, commit(2, "a"), commit(2, "d"))
-    merge(store, commit(3, "b"), commit(3, "a"), replace_where=of_partitions([1]))
+    merge(store, commit(3, "b"), commit(3, "a"), replace_where=in_partitions([1]))
     notes = {row["group_id"]: row["note"] for row in read_rows(store.open(OFFSETS))}
     assert notes == {"a": "of a", "b": "of b"}
     merge(store, commit(4, "e"))
@@ -388,7 +388,7 @@ def test_what_tasks_write_is_the_tables_with_one_commit(store: Store) -> None:
 def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -> None:
     for number in range(3):
         merge(store, commit(1, f"g{number}", partition=number))
-    (crowd,) = store.open(OFFSETS).files.crowds()
+    (crowd,) = store.open(OFFSETS).files.small_files()
     assert (crowd.day, crowd.files, crowd.is_closed) == (None, 3, True)
     files = store.open(OFFSETS).files
     files.clear()
@@ -400,10 +400,10 @@ def test_a_day_of_a_history_is_put_together(store: Store) -> None:
     for number in range(3):
         append_rows(store, COMMITS, history(number), BatchId(1, number))
     before = read_rows(store.open(COMMITS))
-    (crowd,) = store.open(COMMITS).files.crowds()
+    (crowd,) = store.open(COMMITS).files.small_files()
     store.open(COMMITS).files.compact(crowd)
     table = store.open(COMMITS)
-    assert table.files.crowds() == []
+    assert table.files.small_files() == []
     assert sorted(read_rows(table), key=str) == sorted(before, key=str)
     assert table.transaction_version(app_id(COMMITS)) == BatchId(1, 2).version
     assert table.files.lost() == []

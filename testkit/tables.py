@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.names import CLUSTER, OFFSETS_PARTITIONS, OWNED, TOPIC_PARTITIONS
+from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import capitalized, duration_text, instant_text
 from offsetstream.errors import NoTableError
 from offsetstream.tables.placement import read_placement
@@ -74,7 +74,7 @@ class Age:
         try:
             return cls.of(view_reader(tables, max_age))
         except NoTableError as error:
-            tell(f"The age of the data is unknown: {error}", fg="red")
+            print_line(f"The age of the data is unknown: {error}", fg="red")
             return cls(datetime.now(UTC), {}, None)
 
     def as_of_text(self, tables: Store, groups: Collection[str] = (), *, until: datetime | None = None) -> str:
@@ -134,11 +134,11 @@ class Age:
         return replace(self, by_partition=by_partition, blocked_since=blocked)
 
     def warn_about_groups(self, tables: Store, groups: Collection[str]) -> None:
-        """Write the lines of `lines_of_groups` to stderr, in red."""
-        for line in self.lines_of_groups(tables, groups):
-            tell(line, fg="red")
+        """Write the lines of `warnings_for_groups` to stderr, in red."""
+        for line in self.warnings_for_groups(tables, groups):
+            print_line(line, fg="red")
 
-    def lines_of_groups(self, tables: Store, groups: Collection[str], since: datetime | None = None) -> list[str]:
+    def warnings_for_groups(self, tables: Store, groups: Collection[str], since: datetime | None = None) -> list[str]:
         """Return warnings about the offsets partitions of some groups; about all if no group is named.
 
         They say what is not known now, and from when on the history is complete if that is later than `since`.
@@ -156,10 +156,10 @@ class Age:
         placement = read_placement(Lookup(tables))
         return {number for number in map(placement.of, groups) if number is not None}
 
-    def tell(self, partitions: Collection[int] | None = None) -> None:
+    def warn(self, partitions: Collection[int] | None = None) -> None:
         """Write the warnings of `lines` to stderr, in red."""
         for line in self.lines(partitions):
-            tell(line, fg="red")
+            print_line(line, fg="red")
 
     def lines_of(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
         """Return the warnings about the offsets partitions of rows; about all if there are no rows."""

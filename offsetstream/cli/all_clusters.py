@@ -37,9 +37,9 @@ def over_all(command: Callable[..., None]) -> Callable[..., None]:
         if not clusters:
             command(**options)
             return
-        from offsetstream.cli.over_all import ask_all  # noqa: PLC0415 - only for --all-clusters
+        from offsetstream.cli.many_clusters import query_all_clusters  # noqa: PLC0415 - only for --all-clusters
 
-        ask_all(click.get_current_context(), command, clusters)
+        query_all_clusters(click.get_current_context(), command, clusters)
 
     return run
 
@@ -60,15 +60,15 @@ def clusters_of(ctx: click.Context, file: ConfigFile, cluster: object) -> tuple[
     return file.clusters
 
 
-def is_said(ctx: click.Context, name: str) -> bool:
+def is_explicit(ctx: click.Context, name: str) -> bool:
     """Return whether a flag or an environment variable gave an option its value."""
     return ctx.get_parameter_source(name) in _EXPLICIT
 
 
-def require_of_file(ctx: click.Context) -> None:
+def require_from_file(ctx: click.Context) -> None:
     """Raise UsageError if a flag or variable gives all clusters one value of an option that each needs for itself."""
     for name in _PER_CLUSTER:
-        if ctx.params.get(name) and is_said(ctx, name):
+        if ctx.params.get(name) and is_explicit(ctx, name):
             flag = f"--{name.replace('_', '-')}"
             by_flag = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
             given = flag if by_flag else f"{PREFIX}{name.upper()}"

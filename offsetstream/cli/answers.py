@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import SECONDS, Command
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import Instant, duration_text, instant_text
 from offsetstream.errors import OffsetstreamError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
@@ -88,7 +88,7 @@ def watch_option(command: Command) -> Command:
     )(command)
 
 
-def reader_of(
+def open_reader(
     tables: str,
     at: datetime | None = None,
     groups: Collection[str] = (),
@@ -124,7 +124,7 @@ def _aged(reader: ViewReader, max_age: float | None) -> ViewReader:
     return reader
 
 
-def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
+def fetch_sorted(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
     """Return the rows of a relation, sorted by `order` if given. Raises TablesError if the tables cannot be read."""
     import duckdb  # noqa: PLC0415 - --help does not need it
 
@@ -136,7 +136,7 @@ def rows_of(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
 
 
-def view_of(
+def view_rows(
     reader: ViewReader, view: str, selected: Mapping[str, Sequence[str] | Sequence[int]], *conditions: str
 ) -> DuckDBPyRelation:
     """Return the rows of a view whose columns have one of the given values (none: any) and that meet the conditions."""
@@ -171,7 +171,7 @@ def in_period(column: str, since: datetime | None, until: datetime | None) -> st
     return " AND ".join(f"{column} {sign} TIMESTAMPTZ '{instant_text(at)}'" for sign, at in bounds if at)
 
 
-def day_at_least(groups: Collection[str], since: datetime | None, until: datetime | None) -> datetime | None:
+def period_start(groups: Collection[str], since: datetime | None, until: datetime | None) -> datetime | None:
     """Return the start of the period: a day ago if neither a period nor groups are given.
 
     Raises UsageError for an empty period: "nothing happened" would be true of it, and misleading.
@@ -235,7 +235,7 @@ def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None
             except TablesError as error:
                 if not answered:
                     raise
-                tell(f"Error: {error}")
+                print_line(f"Error: {error}")
             time.sleep(watch or 0)
     except (KeyboardInterrupt, RuntimeError) as error:
         if watch is None or not is_interrupt(error):
@@ -246,11 +246,11 @@ def _print(output: Output, answer: Answer, *, clears: bool) -> None:
     if clears:
         clear(output)
     for warning in answer.warnings:
-        tell(warning, fg="red")
+        print_line(warning, fg="red")
     if answer.rows or not answer.missing or not output.is_text:
         output.table(answer.columns, answer.rows, closing=answer.closing)
     for message in answer.missing:
-        tell(f"Error: {message}")
+        print_line(f"Error: {message}")
 
 
 def clear(output: Output) -> None:

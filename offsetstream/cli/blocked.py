@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.answers import counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text
 from offsetstream.errors import ClusterError, UsageError
 
@@ -90,7 +90,7 @@ def show_blocked(
     output.table(_COLUMNS, rows, closing=_closing(rows, len(ends)))
     missing = _missing(wanted, ends)
     for message in missing:
-        tell(f"Error: {message}")
+        print_line(f"Error: {message}")
     click.get_current_context().exit(1 if rows or missing else 0)
 
 
@@ -110,7 +110,7 @@ def _wanted(
     for group_id in groups:
         places = [place for place in cluster.fetch(group_id) if not topics or place[0] in topics]
         if not places:
-            tell(f"Error: group '{group_id}' has no such committed offset.")
+            print_line(f"Error: group '{group_id}' has no such committed offset.")
             click.get_current_context().exit(1)
         for topic, number in places:
             found.setdefault(topic, set()).add(number)
@@ -118,14 +118,14 @@ def _wanted(
 
 
 def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
-    from offsetstream.cluster.java_client import FEW_TRIES, java_admin  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
     from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
 
     blocked = [place for place, end in ends.items() if isinstance(end, LogEnd) and _blocked_records(end)]
     if not blocked:
         return {}
-    with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
         return OpenTransactions(jvm, client, _TIMEOUT).find(blocked, all_coordinate=_all_coordinate(cluster))
 
 

@@ -8,7 +8,7 @@ from offsetstream.cli.options import client_properties
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.msk import java_plugins
 from offsetstream.cluster.permissions import readable_partitions
-from offsetstream.dump.formats import Unprintable
+from offsetstream.dump.formats import UnprintableRecords
 from offsetstream.dump.topic import SESSION, Range, dump
 from offsetstream.errors import UsageError
 from offsetstream.spark.failures import explain_failure
@@ -25,7 +25,7 @@ class ClusterDump:
         self._cluster = Cluster(bootstrap_server, self._properties)
         self._ranges = _ranges(self._cluster, wanted)
 
-    def write(self, line_format: str, master: str, target: BinaryIO) -> Unprintable | None:
+    def write(self, line_format: str, master: str, target: BinaryIO) -> UnprintableRecords | None:
         """Read the records by Spark and write the lines; see `dump.topic`."""
         source = KafkaSource(self._bootstrap_server, self._properties)
         spark = local_session(master, SESSION, java_plugins(self._properties))

@@ -10,7 +10,8 @@ import click
 from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.describe import broker_text
 from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
-from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.loading import warn_if_loading
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -20,7 +21,6 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
@@ -95,12 +95,12 @@ def coordinator(
     """
     output = output_of(options)
     lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, group)
+    warn_if_loading(lookup, group)
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     placement = read_placement(lookup)
     age = Age.of_tables(lookup.store, max_age)
     rows = [age.row(_table_row(group_id, partitions, placement)) for group_id in group]
-    age.tell({row["offsets_partition"] for row in rows})
+    age.warn({row["offsets_partition"] for row in rows})
     if bootstrap_server is not None:
         _add_cluster_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
     closing = age.line_if_old(lookup.store, group) if output.is_text else None
@@ -130,10 +130,10 @@ def _add_cluster_answers(
         if not is_utf8(row["group"]):
             raise UsageError(f"the group id {row['group']} is not UTF-8: check the encoding of your terminal")
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
+    from offsetstream.cli.own_cluster import connect_to_tables_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
-    cluster = own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
+    cluster = connect_to_tables_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}
     answers = cluster.coordinations({row["group"] for row in rows}, timeout, placement.homes)
     for row in rows:
@@ -167,26 +167,28 @@ def _tell(rows: list[Row]) -> int:
         place = f"offsets partition {row['offsets_partition']} of group '{row['group']}'"
         if row["offsets_partition"] is None:
             code = max(code, 1)
-            tell(f"Error: the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}.")
+            print_line(
+                f"Error: the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}."
+            )
         elif not row["coordinator_available"]:
             code = max(code, 1)
-            tell(f"Error: {place} has no coordinator in the tables.")
+            print_line(f"Error: {place} has no coordinator in the tables.")
         if row.get("differs"):
             code = max(code, 1)
-            tell(
+            print_line(
                 f"Error: {place} is coordinated by {row['coordinator'] or 'nobody'} in the tables, but the cluster "
                 f"answers {row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
             )
         if row.get("agrees") is False:
             code = max(code, 1)
-            tell(
+            print_line(
                 f"Error: {row['cluster_coordinator']} serves group '{row['group']}', but offsets partition "
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'nobody'}: it is moving, "
                 "or brokers disagree about the number of offsets partitions."
             )
         if row.get("error"):
             code = UNREACHABLE
-            tell(
+            print_line(
                 f"Error: {row['error']}: no broker coordinates group '{row['group']}'; its offsets partition "
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'no broker'}."
             )

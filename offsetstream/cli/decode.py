@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from offsetstream.cli.line_files import convert_lines, file_option, input_argument
-from offsetstream.cli.tell import tell
+from offsetstream.cli.messages import print_line
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line, parse_raw_line
 from offsetstream.codec.wire import DecodeError
@@ -68,6 +68,6 @@ class _Formatter:
             printed = self._print_record(key, value)
         except (DecodeError, RecursionError) as reason:
             self.failed = True
-            tell(f"Error: line {self._number}: {reason}")
+            print_line(f"Error: line {self._number}: {reason}")
             return None
         return None if printed is None else printed + self._end

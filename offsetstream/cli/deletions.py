@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.cluster_changes import Operator, open_session, operating_options, show_or_execute
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.operating import Operator, carry_out, operating_options, session
 from offsetstream.cli.options import config_option, output_of, output_options
 
 
@@ -41,8 +41,8 @@ def delete_offsets(*, group: str, topic: tuple[str, ...], **options: Any) -> Non
     from offsetstream.operations.reset import parse_topics  # noqa: PLC0415 - likewise
 
     topics = parse_topics(topic)
-    with session(operator, "DELETE") as found:
-        carry_out(output, operator, found, plan_offset_deletion(found.cluster, found.admin, group, topics))
+    with open_session(operator, "DELETE") as found:
+        show_or_execute(output, operator, found, plan_offset_deletion(found.cluster, found.admin, group, topics))
 
 
 @click.command(
@@ -72,5 +72,5 @@ def delete_groups(*, group: tuple[str, ...], **options: Any) -> None:
     output, operator = output_of(options), Operator.of(options)
     from offsetstream.operations.deletion import plan_group_deletion  # noqa: PLC0415 - imported on use
 
-    with session(operator, "DELETE") as found:
-        carry_out(output, operator, found, plan_group_deletion(found.cluster, found.admin, set(group)))
+    with open_session(operator, "DELETE") as found:
+        show_or_execute(output, operator, found, plan_group_deletion(found.cluster, found.admin, set(group)))

@@ -22,16 +22,16 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from offsetstream.cli.options import BROKERS
-from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cluster.client import Cluster
 from offsetstream.demo.troubles import LIMITS, TROUBLES, Shop, Trouble, keep_busy
 from offsetstream.demo.workload import MIN_GROUPS, run_workload
 from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
 from offsetstream.errors import NoTableError, OffsetstreamError, UsageError
-from offsetstream.tables.beside import THRESHOLDS
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
+from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.views.reader import ViewReader
 
 _MARKER = ".offsetstream-demo"
@@ -112,7 +112,7 @@ def demo(
         _full_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
     else:
         stopped = threading.Event()
-        with end_when_asked(stopped.set):
+        with stop_on_signal(stopped.set):
             keep_busy(
                 bootstrap_server, groups=groups, pause=pause, stopped=stopped, say=lambda line: say(line, markup=False)
             )

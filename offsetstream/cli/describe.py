@@ -90,7 +90,7 @@ def topic_partitions(groups: Collection[Group]) -> set[TopicPartition]:
 def offset_rows(group: Group, ends: Mapping[TopicPartition, End], *, clamped: bool = True) -> list[Row]:
     """Return a row per partition: members with more partitions first, partitions without an owner last.
 
-    `ends` has the log end offsets, or why one is unknown. `clamped`: see `standing`.
+    `ends` has the log end offsets, or why one is unknown. `clamped`: see `offset_state`.
     """
     committed = {(row["topic"], row["partition"]): row for row in group.offsets}
     owned = _owned(group)
@@ -152,11 +152,11 @@ def broker_text(broker_id: int | None, addresses: Mapping[int, str]) -> str | No
     return f"{addresses[broker_id]} ({broker_id})" if broker_id in addresses else f"({broker_id})"
 
 
-# The columns that `standing` returns.
-STANDING = ("current_offset", "log_end_offset", "lag", "note")
+# The columns that `offset_state` returns.
+OFFSET_STATE = ("current_offset", "log_end_offset", "lag", "note")
 
 
-def standing(
+def offset_state(
     offset: int | None, end: End | None, *, clamped: bool
 ) -> tuple[int | None, int | None, int | None, str | None]:
     """Return current offset, log end offset, lag and note.
@@ -189,7 +189,7 @@ def _offset_row(
         "topic": partition[0],
         "partition": partition[1],
         "leader_epoch": committed.get("leader_epoch"),
-        **dict(zip(STANDING, standing(offset, ends.get(partition), clamped=clamped), strict=True)),
+        **dict(zip(OFFSET_STATE, offset_state(offset, ends.get(partition), clamped=clamped), strict=True)),
         "consumer_id": member.get("member_id"),
         "host": member.get("client_host"),
         "client_id": member.get("client_id"),

@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from offsetstream.cli.answers import Row, counted, ends_of, ends_text, rows_of, table_of
+from offsetstream.cli.answers import Row, counted, ends_of, ends_text, fetch_sorted, table_of
 from offsetstream.cli.describe import End
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.times import capitalized
@@ -19,9 +19,9 @@ _PARTS = ("group_members", "member_assignments", "committed_offsets")
 
 def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
     """Yield the given groups, or all, at the reader's time, sorted by group id."""
-    parts = {table: _by_group(rows_of(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
+    parts = {table: _by_group(fetch_sorted(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
     for row in sorted(
-        rows_of(table_of(reader, "groups", {"group_id": groups})), key=itemgetter("group_id", "offsets_partition")
+        fetch_sorted(table_of(reader, "groups", {"group_id": groups})), key=itemgetter("group_id", "offsets_partition")
     ):
         place = row["offsets_partition"], row["group_id"]
         members, assignments, offsets = (parts[table][place] for table in _PARTS)

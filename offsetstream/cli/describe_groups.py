@@ -12,13 +12,14 @@ import click
 
 from offsetstream.cli import describe as views
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import at_option, reader_of
+from offsetstream.cli.answers import at_option, open_reader
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
 from offsetstream.cli.group_state import Group, GroupBatch, read_batches
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
-from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.missing import not_there, unknown_text, unknown_then
+from offsetstream.cli.messages import print_line, print_lines
+from offsetstream.cli.missing import missing_messages, unknown_past_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -28,9 +29,8 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Blocks, Column, ReadInParts, together
-from offsetstream.cli.sampled_ends import SampledEnds
-from offsetstream.cli.tell import tell, tell_apart
+from offsetstream.cli.rows import Blocks, Column, RereadParts, merge_blocks
+from offsetstream.cli.sampled_end_offsets import SampledEndOffsets
 from offsetstream.in_parts import in_parts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -116,11 +116,11 @@ def describe_groups(
         raise click.UsageError("give --group, or --all-groups")
     output = output_of(options)
     if at is not None:
-        _describe_at(output, reader_of(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
+        _describe_at(output, open_reader(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
         return
     lookup = Lookup(store_at(tables))
     wanted = None if all_groups else set(group)
-    tell_what_is_loading(lookup, group)
+    warn_if_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
     age.warn_about_groups(lookup.store, group)
     found = read_batches(lookup, wanted, members=True, offsets=view == "offsets")
@@ -128,7 +128,7 @@ def describe_groups(
     as_of = age.line_if_old(lookup.store, group) if output.is_text else None
     shown = _noted(found, missing)
     if view == "offsets":
-        ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEnds(lookup))
+        ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEndOffsets(lookup))
         _print_offsets(output, shown, ends, age, as_of, verbose=verbose)
         is_silent = ends.is_silent
     else:
@@ -154,7 +154,7 @@ def _describe_at(
 
     age = Age.of(reader)
     found = list(groups_at(reader, group))
-    age.tell({each.row["offsets_partition"] for each in found} or None)
+    age.warn({each.row["offsets_partition"] for each in found} or None)
     ends, sampled = ends_at(reader, found) if view == "offsets" else ({}, None)
     columns, rows_of = _PAST_VIEWS[view]
     closing = closing_at(at, age.as_of_text(reader.store, group), found, sampled) + unknown_text(reader)
@@ -164,19 +164,19 @@ def _describe_at(
             output, columns, ((group, rows_of(group, ends)) for group in found), age, verbose=verbose, closing=closing
         )
     found_ids = {group.group_id for group in found}
-    missing = unknown_then(reader, at, group, found_ids) or [
-        next(iter(not_there(reader, "group_id", [name], (), at)), f"group '{name}' did not exist at that time")
+    missing = unknown_past_messages(reader, at, group, found_ids) or [
+        next(iter(missing_messages(reader, "group_id", [name], (), at)), f"group '{name}' did not exist at that time")
         for name in sorted(set(group) - found_ids)
     ]
     for message in missing:
-        tell(f"Error: {message}")
+        print_line(f"Error: {message}")
     click.get_current_context().exit(1 if missing else 0)
 
 
 def _tell_missing(output: Output, missing: set[str], exit_code: int) -> None:
     for group_id in sorted(missing):
         click.echo(err=not output.is_text)
-        tell(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
+        print_line(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
     click.get_current_context().exit(exit_code or (1 if missing else 0))
 
 
@@ -196,7 +196,7 @@ def _view(
 class _Ends:
     """End offsets: from the live cluster if there is one, else as sampled by the job."""
 
-    def __init__(self, cluster: LogEnds | None, sampled: SampledEnds) -> None:
+    def __init__(self, cluster: LogEnds | None, sampled: SampledEndOffsets) -> None:
         self._cluster, self._sampled = cluster, sampled
         self._known: dict[views.TopicPartition, views.End] = {}
 
@@ -265,26 +265,26 @@ def _warned(found: Iterable[GroupBatch]) -> Iterator[GroupBatch]:
 
 def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
     """Write to stderr what Kafka's tool says about the states of groups."""
-    tell_apart([_STATE_WARNINGS[state].format(group_id) for group_id, state in groups if state in _STATE_WARNINGS])
+    print_lines([_STATE_WARNINGS[state].format(group_id) for group_id, state in groups if state in _STATE_WARNINGS])
 
 
 # Only these need the Kafka client, whose import takes time.
 def _log_ends(store: Store, bootstrap_server: str | None, command_config: str | None) -> LogEnds | None:
     if bootstrap_server is None:
         return None
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
+    from offsetstream.cli.own_cluster import connect_to_tables_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - likewise
 
-    return own_cluster(LogEnds, store, bootstrap_server, command_config)
+    return connect_to_tables_cluster(LogEnds, store, bootstrap_server, command_config)
 
 
 def _coordinators(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
     if bootstrap_server is None:
         return None
-    from offsetstream.cli.own_cluster import own_cluster  # noqa: PLC0415 - imported on use
+    from offsetstream.cli.own_cluster import connect_to_tables_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
-    return own_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
+    return connect_to_tables_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
 
 
 def _print_offsets(
@@ -306,7 +306,7 @@ def _print_offsets(
         )
         output.blocks(blocks, closing=closing)
     else:
-        output.table(views.OFFSETS, ReadInParts(lambda: (age.columns(values) for values, _ in parts)), closing=closing)
+        output.table(views.OFFSETS, RereadParts(lambda: (age.columns(values) for values, _ in parts)), closing=closing)
 
 
 def _print(
@@ -320,6 +320,6 @@ def _print(
 ) -> None:
     if output.is_text:
         shown = (rows for group, rows in groups if group.is_current and rows)
-        output.blocks(together(views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
+        output.blocks(merge_blocks(views.block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
         return
     output.table(columns, (age.row(row) for _, rows in groups for row in rows), closing=closing)

@@ -42,16 +42,16 @@ def _unowned(batch: GroupBatch, ends: Mapping[TopicPartition, End], *, clamped: 
     """Return the columns of all commits, as for partitions without an owner."""
     commits, offsets = batch.offsets.columns, batch.offsets.columns["committed_offset"]
     states = [
-        views.standing(offset, end, clamped=clamped)
+        views.offset_state(offset, end, clamped=clamped)
         for offset, end in zip(offsets, map(ends.get, _places(batch)), strict=True)
     ]
-    by_column = list(zip(*states, strict=True)) or [()] * len(views.STANDING)
+    by_column = list(zip(*states, strict=True)) or [()] * len(views.OFFSET_STATE)
     return {
         "group": [*commits["group_id"]],
         "topic": [*commits["topic"]],
         "partition": [*commits["partition"]],
         "leader_epoch": [*commits["leader_epoch"]],
-        **{name: [*values] for name, values in zip(views.STANDING, by_column, strict=True)},
+        **{name: [*values] for name, values in zip(views.OFFSET_STATE, by_column, strict=True)},
         **{name: [None] * len(offsets) for name in _MEMBER_COLUMNS},
     }
 

@@ -6,10 +6,10 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.line_files import file_option, open_output
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import cluster_options, config_option
 from offsetstream.cli.segments import open_partitions, warn
-from offsetstream.cli.tell import tell
-from offsetstream.dump.formats import LINE_FORMATS, Unprintable
+from offsetstream.dump.formats import LINE_FORMATS, UnprintableRecords
 from offsetstream.errors import UsageError
 
 _MASTER = "local[*]"
@@ -78,13 +78,13 @@ def dump(
     else:
         found = _dump_cluster(bootstrap_server, command_config, offsets_partition, line_format, master, output_file)
     if found is not None:
-        tell(f"Error: {_message(found)}")
+        print_line(f"Error: {_message(found)}")
         click.get_current_context().exit(1)
 
 
 def _dump_files(
     files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None
-) -> Unprintable | None:
+) -> UnprintableRecords | None:
     from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - imported on use
 
     partitions = open_partitions(files, wanted)
@@ -99,7 +99,7 @@ def _dump_cluster(
     line_format: str,
     master: str,
     output_file: str | None,
-) -> Unprintable | None:
+) -> UnprintableRecords | None:
     # PySpark and the Kafka client take seconds to import, and log segments need neither.
     from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415 - imported on use
 
@@ -108,7 +108,7 @@ def _dump_cluster(
         return cluster_dump.write(line_format, master, target)
 
 
-def _message(found: Unprintable) -> str:
+def _message(found: UnprintableRecords) -> str:
     place = "" if found.offsets_partition is None else f" of offsets partition {found.offsets_partition}"
     return (
         f"{found.count} records cannot be decoded, the first at offset {found.record_offset}{place}: {found.reason}; "

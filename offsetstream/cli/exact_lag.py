@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from offsetstream.cli.answers import Answer, counted
-from offsetstream.cli.live_options import UNREACHABLE, is_unreachable, told_nothing
+from offsetstream.cli.live_options import UNREACHABLE, is_unreachable, no_record_reason
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text
@@ -110,7 +110,7 @@ def _row(lag: ExactLag, now_ms: int) -> Row:
         "asked_at": time_text(now_ms),
         "errors": reading.errors,
         "error": reading.error,
-        "note": told_nothing(lag.topic, reading),
+        "note": no_record_reason(lag.topic, reading),
     }
 
 

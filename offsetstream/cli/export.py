@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import Row, at_option, counted, reader_of, rows_of, table_of, topic_options
+from offsetstream.cli.answers import Row, at_option, counted, fetch_sorted, open_reader, table_of, topic_options
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.missing import missing_of, not_there, unknown_text
+from offsetstream.cli.messages import print_line
+from offsetstream.cli.missing import missing_messages, missing_of, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
-from offsetstream.cli.tell import tell
 from offsetstream.cluster.committed import omitted
 from offsetstream.errors import UsageError
 from offsetstream.tables.filtered_names import FilteredNames
@@ -67,7 +67,7 @@ def export(
     """Write committed offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them."""
     if bool(group) == all_groups:
         raise click.UsageError("give --group, or --all-groups")
-    reader = reader_of(tables, at, group, max_age=max_age)
+    reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
     age.warn_about_groups(reader.store, group)
     rows = _rows(reader, group, topic)
@@ -75,29 +75,29 @@ def export(
     missing = missing_of(reader, rows, group, at=at) or [
         f"group '{name}' had no such offset" for name in sorted(set(group) - found)
     ]
-    missing += not_there(reader, "topic", topic, {row["topic"] for row in rows})
+    missing += missing_messages(reader, "topic", topic, {row["topic"] for row in rows})
     if not missing:
         lines = _lines(rows, with_group=len(group) != 1)
         if with_times:
             lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
         Output(file=output_file).pieces(lines)
         exported = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
-        tell(f"{exported}, {age.as_of_text(reader.store, group)}.{unknown_text(reader)}")
+        print_line(f"{exported}, {age.as_of_text(reader.store, group)}.{unknown_text(reader)}")
         if note := FilteredNames.of(reader.store).note:
-            tell(f"Note: {note}.")
+            print_line(f"Note: {note}.")
     for message in missing:
-        tell(f"Error: {message}")
+        print_line(f"Error: {message}")
     click.get_current_context().exit(1 if missing else 0)
 
 
 def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[Row]:
-    found = rows_of(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
+    found = fetch_sorted(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
     current = sorted(
         (row for row in found if row["in_coordinator_partition"]), key=itemgetter("group_id", "topic", "partition")
     )
     for row in current:
         if row["committed_offset"] < 0:
-            tell(omitted(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
+            print_line(omitted(row["group_id"], (row["topic"], row["partition"]), row["committed_offset"]))
     return [row for row in current if row["committed_offset"] >= 0]
 
 
@@ -114,23 +114,23 @@ def _timed_lines(
     if bootstrap_server is None:
         raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.correspondence import times_of  # noqa: PLC0415 - likewise
-    from offsetstream.operations.offset_file import lines_of  # noqa: PLC0415 - likewise
-    from offsetstream.operations.then import require_same_topics  # noqa: PLC0415 - likewise
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - likewise
+    from offsetstream.operations.offset_file import csv_lines  # noqa: PLC0415 - likewise
+    from offsetstream.operations.past_offsets import require_same_topics  # noqa: PLC0415 - likewise
+    from offsetstream.operations.timestamps import record_times_of  # noqa: PLC0415 - likewise
+    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)
     cluster = MetadataCache(bootstrap_server, properties)
-    require_tables_of(reader.store, cluster.cluster_id())
+    require_cluster(reader.store, cluster.cluster_id())
     offsets: dict[str, dict[tuple[str, int], int]] = {}
     for row in rows:
         offsets.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["committed_offset"]
     require_same_topics(reader.store, cluster, rows, at)
-    times, gone = times_of(cluster, properties, offsets, _TIMES_SECONDS)
+    times, gone = record_times_of(cluster, properties, offsets, _TIMES_SECONDS)
     for topic, partition in sorted(gone):
-        tell(f"{topic}-{partition} does not exist any more: its offsets are skipped")
+        print_line(f"{topic}-{partition} does not exist any more: its offsets are skipped")
     existing = [row for row in rows if (row["topic"], row["partition"]) not in gone]
-    yield from lines_of(
+    yield from csv_lines(
         (row["group_id"], row["topic"], row["partition"], row["committed_offset"], timed.since_ms, timed.read_again)
         for row in existing
         for timed in [times[(row["topic"], row["partition"]), row["committed_offset"]]]

@@ -12,13 +12,13 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
-    day_at_least,
+    fetch_sorted,
     group_options,
     in_period,
+    open_reader,
     period_options,
+    period_start,
     period_text,
-    reader_of,
-    rows_of,
     show,
     watch_option,
 )
@@ -112,13 +112,13 @@ def group_history(
 ) -> None:
     """Show what happened to groups: state changes, members that joined and left, and partitions that moved."""
     output = output_of(options)
-    since = day_at_least(group, since, until)
+    since = period_start(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, max_age=max_age)
+        reader = open_reader(tables, groups=group, max_age=max_age)
         rows = _rows(reader, since, until)
         age = Age.of(reader)
-        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        warnings = age.until(until).warnings_for_groups(reader.store, group, since)
         period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group)
         found = counted(len({row["group"] for row in rows}), "group")
@@ -135,7 +135,7 @@ def _rows(reader: ViewReader, since: datetime | None, until: datetime | None) ->
     if period := in_period("record_timestamp", since, until):
         relation = relation.filter(period)
     order = "group_id, log_id, record_timestamp, record_offset, nth, member_id, partitions"
-    return [_row(row) for row in rows_of(relation, order)]
+    return [_row(row) for row in fetch_sorted(relation, order)]
 
 
 def _row(row: Row) -> Row:

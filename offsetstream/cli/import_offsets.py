@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.cluster_changes import Operator, open_session, operating_options, show_or_execute
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.operating import Operator, carry_out, operating_options, session
 from offsetstream.cli.options import config_option, output_of, output_options
 
 
@@ -65,11 +65,11 @@ def import_offsets(
     output, operator = output_of(options), Operator.of(options)
     if same_log == (translate is not None):
         raise click.UsageError("say how the offsets of both clusters correspond: --same-log, or --translate timestamp")
-    from offsetstream.operations.move import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
-    from offsetstream.operations.offset_file import read_moved  # noqa: PLC0415 - likewise
+    from offsetstream.operations.import_offsets import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
+    from offsetstream.operations.offset_file import read_exported  # noqa: PLC0415 - likewise
 
-    moved = renamed(read_moved(file, sorted(set(group))), Renames(rename_topic))
-    with session(operator, "READ") as found:
+    moved = renamed(read_exported(file, sorted(set(group))), Renames(rename_topic))
+    with open_session(operator, "READ") as found:
         cluster, properties = found.cluster, found.properties
         plan = plan_import(cluster, found.admin, moved, operator.timeout, same_log=same_log, properties=properties)
-        carry_out(output, operator, found, plan)
+        show_or_execute(output, operator, found, plan)

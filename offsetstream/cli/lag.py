@@ -15,17 +15,17 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     ends_text,
-    reader_of,
-    rows_of,
+    fetch_sorted,
+    open_reader,
     show,
     topic_options,
-    view_of,
+    view_rows,
     watch_option,
 )
 from offsetstream.cli.exact_lag import exact_answer
 from offsetstream.cli.live_options import isolation_option, reading_timeout_option
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
+from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -35,7 +35,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.rows import Column
-from offsetstream.cli.times import duration_text, milliseconds, time_text, waited_text
+from offsetstream.cli.times import duration_text, milliseconds, time_text, waiting_time_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -145,12 +145,12 @@ def lag(
         return
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group, max_age=max_age)
+        reader = open_reader(tables, at, group, max_age=max_age)
         age = Age.of(reader)
         now = age.now
         rows = _rows(reader, group, topic, now, with_time=with_time, is_text=output.is_text)
         note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
-        missing = missing_of(reader, rows, group, topic, at) + nothing_known(reader, rows, group, at)
+        missing = missing_of(reader, rows, group, topic, at) + no_history_messages(reader, rows, group, at)
         columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
         closing = (
             _closing(rows, age.as_of_text(reader.store, group), now)
@@ -167,12 +167,12 @@ def _rows(
     reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], now: datetime, *, with_time: bool, is_text: bool
 ) -> list[Row]:
     where = {"group_id": group, "topic": topic}
-    found, columns = view_of(reader, "lag", where), _SELECTED + ("" if is_text else _NOT_IN_TEXT)
+    found, columns = view_rows(reader, "lag", where), _SELECTED + ("" if is_text else _NOT_IN_TEXT)
     if with_time:
-        times = view_of(reader, "time_lag", where).select(_TIMES)
+        times = view_rows(reader, "time_lag", where).select(_TIMES)
         found = found.join(times, "group_id, topic, partition", "left")
         columns += _SELECTED_TIME
-    rows = rows_of(found.select(columns), '"group", topic, partition')
+    rows = fetch_sorted(found.select(columns), '"group", topic, partition')
     now_ms = milliseconds(now)
     for row in rows:
         _complete(row, now_ms, is_text=is_text)
@@ -188,7 +188,7 @@ def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
         row["sampled_at"] = time_text(row["sampled_ms"])
         row["as_of"] = time_text(row["as_of_ms"])
     if "time_lag_seconds" in row:
-        row["time_lag"] = waited_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
+        row["time_lag"] = waiting_time_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 
 
 def _closing(rows: list[Row], as_of: str, now: datetime) -> str:

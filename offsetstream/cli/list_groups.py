@@ -10,9 +10,9 @@ import click
 
 from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
-from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
-from offsetstream.cli.rows import Column, ReadInParts
+from offsetstream.cli.rows import Column, RereadParts
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
@@ -65,9 +65,9 @@ def list_groups(
     """List groups with their type and state."""
     output = output_of(options)
     lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, None)
+    warn_if_loading(lookup, None)
     age = Age.of_tables(lookup.store, max_age)
-    age.tell()
+    age.warn()
 
     def parts() -> Iterator[dict[str, list[Any]]]:
         is_current = Current()
@@ -79,7 +79,7 @@ def list_groups(
             yield {name: list(compress(values, wanted)) for name, values in age.columns(_listed(part)).items()}
 
     closing = age.line_if_old(lookup.store) if output.is_text else None
-    output.table(_LIST, ReadInParts(parts), closing=closing)
+    output.table(_LIST, RereadParts(parts), closing=closing)
 
 
 def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:

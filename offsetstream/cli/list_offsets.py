@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.age import AGE, Age
-from offsetstream.cli.answers import at_option, ends_of, ends_text, reader_of, rows_of, table_of
-from offsetstream.cli.describe import STANDING, End, standing
+from offsetstream.cli.answers import at_option, ends_of, ends_text, fetch_sorted, open_reader, table_of
+from offsetstream.cli.describe import OFFSET_STATE, End, offset_state
 from offsetstream.cli.live_offsets import list_live
-from offsetstream.cli.loading import tell_what_is_loading
-from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
+from offsetstream.cli.loading import warn_if_loading
+from offsetstream.cli.messages import print_line
+from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -26,9 +27,8 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column, ReadAnew
-from offsetstream.cli.sampled_ends import SampledEnds, TopicPartition
-from offsetstream.cli.tell import tell
+from offsetstream.cli.rows import Column, RereadRows
+from offsetstream.cli.sampled_end_offsets import SampledEndOffsets, TopicPartition
 from offsetstream.cli.times import capitalized, time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -127,13 +127,13 @@ def list_offsets(
         list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
         return
     if at is not None:
-        _list_at(output, reader_of(tables, at, group, max_age=max_age), at, where)
+        _list_at(output, open_reader(tables, at, group, max_age=max_age), at, where)
         return
     lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, group)
+    warn_if_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
     age.warn_about_groups(lookup.store, group)
-    sampled = SampledEnds(lookup)
+    sampled = SampledEndOffsets(lookup)
     missing = set(group)
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -146,14 +146,14 @@ def list_offsets(
 
     has_ends = sampled.has_any
     closing = partial(_closing, output, sampled, age.line_if_old(lookup.store, group))
-    output.table(_columns(output, has_ends=has_ends), ReadAnew(rows), closing=closing)
+    output.table(_columns(output, has_ends=has_ends), RereadRows(rows), closing=closing)
     for group_id in sorted(missing):
-        tell(f"Error: group '{group_id}' has no such committed offset.")
+        print_line(f"Error: group '{group_id}' has no such committed offset.")
     if missing:
         click.get_current_context().exit(1)
 
 
-def _closing(output: Output, sampled: SampledEnds, age_line: str | None) -> str | None:
+def _closing(output: Output, sampled: SampledEndOffsets, age_line: str | None) -> str | None:
     """Return the closing line: JSON and CSV have the age of each row, so they only get that of the end offsets."""
     ends = sampled.closing()
     return " ".join(filter(None, (ends, age_line))) or None if output.is_text else ends
@@ -163,12 +163,12 @@ def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, 
     """List the offsets as they were at a past time."""
     group = where["group_id"] or ()
     age = Age.of(reader)
-    found = rows_of(table_of(reader, "committed_offsets", where))
+    found = fetch_sorted(table_of(reader, "committed_offsets", where))
     ends, sampled = ends_of(reader, {row["topic"] for row in found})
     rows = sorted((age.row(_list_row(row, ends)) for row in found), key=itemgetter(*_ORDER))
-    age.tell({row["offsets_partition"] for row in rows} or None)
+    age.warn({row["offsets_partition"] for row in rows} or None)
     closing = capitalized(f"{age.as_of_text(reader.store, group)}; {ends_text(sampled, at)}.")
-    nothing = nothing_known(reader, rows, group, at)
+    nothing = no_history_messages(reader, rows, group, at)
     if rows or not (group or nothing) or not output.is_text:
         output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
     found_groups = {row["group_id"] for row in rows}
@@ -176,7 +176,7 @@ def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, 
     for message in missing or [
         f"group '{name}' had no such committed offset" for name in sorted(set(group) - found_groups)
     ]:
-        tell(f"Error: {message}")
+        print_line(f"Error: {message}")
     click.get_current_context().exit(1 if nothing or set(group) - found_groups else 0)
 
 
@@ -191,9 +191,9 @@ def _current(group_rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, End]) -> dict[str, Any]:
-    found = standing(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True)
+    found = offset_state(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True)
     return row | {
-        **dict(zip(STANDING, found, strict=True)),
+        **dict(zip(OFFSET_STATE, found, strict=True)),
         "group": row["group_id"],
         "commit_time": time_text(row["commit_timestamp_ms"]),
         "expire_time": time_text(row["expire_timestamp_ms"]),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.answers import counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.errors import UsageError
-from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lookup import Lookup
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def list_live(
     from offsetstream.cluster.permissions import require_to_see  # noqa: PLC0415 - likewise
 
     cluster = GroupOffsets(bootstrap_server, client_properties(command_config))
-    require_tables_of(lookup.store, cluster.cluster_id())
+    require_cluster(lookup.store, cluster.cluster_id())
     rows: list[Row] = []
     for group_id in sorted(set(groups)):
         live = cluster.fetch(group_id, require_stable=require_stable)  # first, so that the tables are at least as new
@@ -66,7 +66,7 @@ def list_live(
     output.table(_COLUMNS, rows, closing=closing)
     missing = sorted(set(groups) - {row["group"] for row in rows})
     for group_id in missing:
-        tell(f"Error: group '{group_id}' has no such committed offset.")
+        print_line(f"Error: group '{group_id}' has no such committed offset.")
     click.get_current_context().exit(1 if different or missing else 0)
 
 

@@ -45,7 +45,7 @@ def is_unreachable(error: str | None) -> bool:
     return error in _TEMPORARY
 
 
-def told_nothing(topic: str, reading: Reading) -> str | None:
+def no_record_reason(topic: str, reading: Reading) -> str | None:
     """Return why there is no record to read, as text; None if the log simply ends there."""
     end = reading.end
     if reading.error == "OFFSET_OUT_OF_RANGE" and end is not None:

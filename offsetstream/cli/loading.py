@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from offsetstream.cli.tell import tell
+from offsetstream.cli.messages import print_line
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 from offsetstream.tables.placement import Placement, read_placement
 
 
-def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
+def warn_if_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
     """Unless all offsets partitions are loaded, write to stderr how many are, and whether those of the groups are."""
     rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
     states = {row["offsets_partition"]: row["load_state"] for row in rows}
@@ -18,7 +18,7 @@ def tell_what_is_loading(lookup: Lookup, group_ids: Collection[str] | None) -> N
     # Finding homes by records reads all groups, so it is done only if needed.
     homes = read_placement(lookup).homes if group_ids and not is_loaded else None
     for line in loading_lines(states, group_ids or (), homes):
-        tell(line)
+        print_line(line)
 
 
 def loading_lines(

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
-from offsetstream.cli.tell import tell
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
 from offsetstream.settings.databricks import is_databricks
@@ -86,7 +86,7 @@ class OneLineErrors(click.Command):
         except (OffsetstreamError, OSError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise
-            tell(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}")
             raise click.exceptions.Exit(getattr(error, "exit_code", OffsetstreamError.exit_code)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -99,14 +99,14 @@ class OneLineErrors(click.Command):
                 if isinstance(error, ModuleNotFoundError)
                 else error
             )
-            tell(f"Error: {' '.join(str(reported).splitlines())}")
+            print_line(f"Error: {' '.join(str(reported).splitlines())}")
             ctx.exit(reported.exit_code)
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
-            if not is_of_storage(error):
+            if not is_storage_error(error):
                 raise
-            tell(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}")
             ctx.exit(OffsetstreamError.exit_code)
 
 
@@ -129,7 +129,7 @@ def _path(ctx: click.Context | None, subcommand: str | None) -> str:
     return " ".join(filter(None, reversed(names)))
 
 
-def is_of_storage(error: Exception) -> bool:
+def is_storage_error(error: Exception) -> bool:
     """Tell whether a file system, or DuckDB reading files, failed: disk full, access denied, not Parquet."""
     if isinstance(error, OSError):
         return error.errno != errno.EPIPE  # click handles a closed pipe itself
@@ -154,7 +154,7 @@ class LazyGroup(OneLineErrors, click.Group):
             error = flush_answers()
             if error is None or error.errno == errno.EPIPE or ended.code:
                 raise
-            tell(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}")
             raise SystemExit(OffsetstreamError.exit_code) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
-from offsetstream.cli.own_spark import own_spark, reached
+from offsetstream.cli.own_spark import open_with_spark, own_spark
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.tables.location import store_at
@@ -53,13 +53,15 @@ def run_maintenance(
     keep = settings.keep_history
     horizon = None if keep is None else datetime.now(UTC).date() - keep
     if settings.end:
-        with reached(settings.tables, partial(session, settings)) as store:
-            ended_at = end_tables(store, tell, dry_run=settings.dry_run)
+        with open_with_spark(settings.tables, partial(session, settings)) as store:
+            ended_at = end_tables(store, print_line, dry_run=settings.dry_run)
         end = "would end" if settings.dry_run else "end"
-        tell(f"These tables {end} at {instant_text(ended_at)}. Commands take that time as now until a job starts.")
+        print_line(
+            f"These tables {end} at {instant_text(ended_at)}. Commands take that time as now until a job starts."
+        )
         return
     with _opened(settings, partial(session, settings)) as store:
-        results = Maintenance(store, tell, dry_run=settings.dry_run).run(horizon, settings.timeout)
+        results = Maintenance(store, print_line, dry_run=settings.dry_run).run(horizon, settings.timeout)
     output.table(_COLUMNS, [vars(result) for result in results])
 
 
@@ -69,14 +71,14 @@ def _opened(
 ) -> Iterator[Store]:
     """Yield the tables; with --fill-history, after the decoded history is filled."""
     if not settings.fill_history:
-        with reached(settings.tables, session) as store:
+        with open_with_spark(settings.tables, session) as store:
             yield store
         return
     from offsetstream.maintenance.fill_history import fill_history  # noqa: PLC0415 - slow: Spark
 
     with session() as spark:
         store = store_at(settings.tables).read_by(spark)
-        fill_history(spark, store, tell, dry_run=settings.dry_run)
+        fill_history(spark, store, print_line, dry_run=settings.dry_run)
         yield store
 
 

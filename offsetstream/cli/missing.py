@@ -25,7 +25,7 @@ _MENTIONED = {"group_id": (), "topic": ("topics", "topic_partitions", "member_as
 _KIND = {"group_id": "group", "topic": "topic"}
 
 
-def not_there(
+def missing_messages(
     reader: ViewReader, column: str, wanted: Collection[str], found: Collection[str], at: datetime | None = None
 ) -> list[str]:
     """Return a message for each wanted name that is not in `found`: filtered, gone (and since when), or unknown.
@@ -53,7 +53,7 @@ def require_known(tables: Store, groups: Collection[str]) -> list[str]:
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
     refuse_unknown(tables, "group_id", groups)
-    return not_there(ViewReader(tables), "group_id", groups, ())
+    return missing_messages(ViewReader(tables), "group_id", groups, ())
 
 
 def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
@@ -63,7 +63,7 @@ def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
     reader = ViewReader(tables)
     if unknown := sorted(set(names) - _known(reader, column, names, _MENTIONED[column])):
         more = f"; {len(unknown) - 1} more are not there either" if len(unknown) > 1 else ""
-        raise UnknownNameError("".join(not_there(reader, column, unknown[:1], ())) + more)
+        raise UnknownNameError("".join(missing_messages(reader, column, unknown[:1], ())) + more)
 
 
 def _missing_text(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
@@ -151,11 +151,15 @@ def missing_of(
 ) -> list[str]:
     """Return a message for each wanted group and topic without a row: it is not there, or unknown `at` a time."""
     found = {row["group_id"] for row in rows}
-    missing = unknown_then(reader, at, groups, found) or not_there(reader, "group_id", groups, found, at)
-    return missing + not_there(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
+    missing = unknown_past_messages(reader, at, groups, found) or missing_messages(
+        reader, "group_id", groups, found, at
+    )
+    return missing + missing_messages(reader, "topic", topics, {row["topic"] for row in rows} if topics else ())
 
 
-def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]) -> list[str]:
+def unknown_past_messages(
+    reader: ViewReader, at: datetime | None, groups: Collection[str], found: Collection[str]
+) -> list[str]:
     """Return a message for each group whose state at a time is unknown, because the history does not reach back."""
     unknown = {row["group_id"]: row for row in getattr(reader, "unknown", ())}
     return [
@@ -165,7 +169,9 @@ def unknown_then(reader: ViewReader, at: datetime | None, groups: Collection[str
     ]
 
 
-def nothing_known(reader: ViewReader, rows: Collection[Row], groups: Collection[str], at: datetime | None) -> list[str]:
+def no_history_messages(
+    reader: ViewReader, rows: Collection[Row], groups: Collection[str], at: datetime | None
+) -> list[str]:
     """Return a message if no group has a row, because the history does not reach back to the time."""
     unknown = "" if rows or groups else unknown_text(reader)
     return [f"nothing is known at {instant_text(at)}:{unknown}"] if unknown else []

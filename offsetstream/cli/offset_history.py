@@ -14,17 +14,17 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
-    day_at_least,
+    fetch_sorted,
     group_options,
     in_period,
+    open_reader,
     period_options,
+    period_start,
     period_text,
-    reader_of,
-    rows_of,
     show,
     table_of,
     topic_options,
-    view_of,
+    view_rows,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
@@ -117,14 +117,14 @@ def history(
 ) -> None:
     """Show each commit of groups: how far it moved the offset, its metadata, and why offsets were deleted."""
     output = output_of(options)
-    since = day_at_least(group, since, until)
+    since = period_start(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
+        reader = open_reader(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic, "partition": partition}
         rows = _history_rows(reader, where, in_period("record_timestamp", since, until))
         age = Age.of(reader)
-        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        warnings = age.until(until).warnings_for_groups(reader.store, group, since)
         period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group, topic)
         deleted = sum(row["is_tombstone"] for row in rows)
@@ -138,10 +138,10 @@ def _history_rows(reader: ViewReader, where: dict[str, Any], period: str) -> lis
     reader.define("wanted commits", table_of(reader, "offset_commits", where).sql_query())
     moves = reader.connection.sql(_MOVES)
     moves = moves.filter(period) if period else moves
-    rows = rows_of(moves, "group_id, topic, partition, log_id, record_offset")
+    rows = fetch_sorted(moves, "group_id, topic, partition, log_id, record_offset")
     reasons: dict[tuple[int, int, int], str] = {}
     if any(row["is_tombstone"] for row in rows):
-        view = view_of(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
+        view = view_rows(reader, "tombstone_reasons", {"group_id": where["group_id"]}, period)
         fetched = view.select("log_id, offsets_partition, record_offset, reason").fetchall()
         reasons = {row[:3]: row[3] for row in fetched}
     return [_history_row(row, reasons) for row in rows]
@@ -192,15 +192,15 @@ def audit(
 ) -> None:
     """Show who moved offsets: commits that went back, skipped messages, or came from outside the group."""
     output = output_of(options)
-    since = day_at_least(group, since, until)
+    since = period_start(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
+        reader = open_reader(tables, groups=group, since=since, max_age=max_age)
         where = {"group_id": group, "topic": topic}
-        view = view_of(reader, "commit_audit", where, in_period("record_timestamp", since, until))
-        rows = [_audit_row(row) for row in rows_of(view, "record_timestamp, group_id, topic, partition")]
+        view = view_rows(reader, "commit_audit", where, in_period("record_timestamp", since, until))
+        rows = [_audit_row(row) for row in fetch_sorted(view, "record_timestamp, group_id, topic, partition")]
         age = Age.of(reader)
-        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        warnings = age.until(until).warnings_for_groups(reader.store, group, since)
         period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group, topic)
         groups = counted(len({row["group"] for row in rows}), "group")

@@ -13,12 +13,12 @@ from offsetstream.cli.answers import (
     Row,
     at_option,
     counted,
+    fetch_sorted,
     group_options,
-    reader_of,
-    rows_of,
+    open_reader,
     show,
     topic_options,
-    view_of,
+    view_rows,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
@@ -103,10 +103,12 @@ def expiring(
     limit = None if within is None else within / timedelta(milliseconds=1)
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group, max_age=max_age)
+        reader = open_reader(tables, at, group, max_age=max_age)
         age = Age.of(reader)
-        view = view_of(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
-        all_rows = [_with_times(row) for row in rows_of(view, "expires_at_ms NULLS LAST, group_id, topic, partition")]
+        view = view_rows(reader, "expiring_offsets", {"group_id": group, "topic": topic}).select(_SELECTED)
+        all_rows = [
+            _with_times(row) for row in fetch_sorted(view, "expires_at_ms NULLS LAST, group_id, topic, partition")
+        ]
         soon = [row for row in all_rows if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in all_rows if kept and row["kept_because"] is not None]
         missing = missing_of(reader, all_rows, group, topic, at)
@@ -177,10 +179,10 @@ def orphans(
     output = output_of(options)
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group, max_age=max_age)
+        reader = open_reader(tables, at, group, max_age=max_age)
         age = Age.of(reader)
-        view = view_of(reader, "orphan_offsets", {"group_id": group, "topic": topic})
-        rows = [_orphan_row(row) for row in rows_of(view, "group_id, topic, partition")]
+        view = view_rows(reader, "orphan_offsets", {"group_id": group, "topic": topic})
+        rows = [_orphan_row(row) for row in fetch_sorted(view, "group_id, topic, partition")]
         missing = missing_of(reader, rows, group, topic, at)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'useless offset')} in {groups}, {age.as_of_text(reader.store, group)}."

@@ -256,4 +256,4 @@ def output_of(options: dict[str, Any]) -> Output:
     """Remove the options of `output_options` from `options` and return their Output."""
     output = Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
     gathered = click.get_current_context().meta.get(GATHERED)
-    return output if gathered is None else gathered.instead_of(output)
+    return output if gathered is None else gathered.collecting_output(output)

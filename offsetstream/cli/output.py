@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.messages import printable
 from offsetstream.cli.rows import Block, Blocks, Column, Row, by_column
-from offsetstream.cli.tell import printable
 from offsetstream.cli.text_table import lines_of_blocks, text_cell, text_lines
 from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError

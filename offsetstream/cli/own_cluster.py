@@ -6,14 +6,16 @@ from typing import TypeVar
 
 from offsetstream.cli.options import client_properties
 from offsetstream.cluster.topics import Topics
-from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.store import Store
 
 Asked = TypeVar("Asked", bound=Topics)
 
 
-def own_cluster(asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None) -> Asked:
+def connect_to_tables_cluster(
+    asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None
+) -> Asked:
     """Return an `asked` for the cluster at the address. Raise TablesError if the tables are of another cluster."""
     cluster = asked(bootstrap_server, client_properties(command_config))
-    require_tables_of(tables, cluster.cluster_id())
+    require_cluster(tables, cluster.cluster_id())
     return cluster

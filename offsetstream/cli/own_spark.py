@@ -22,7 +22,7 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
+def open_with_spark(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
     """Yield the tables, in a Spark session if they need one."""
     store = store_at(tables)
     if store.needs_spark:
@@ -35,10 +35,10 @@ def reached(tables: str, session: Callable[[], AbstractContextManager[SparkSessi
 @contextmanager
 def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Yield a Spark session: one that starts and stops here, or the session of Databricks."""
-    from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415 - slow: PySpark
+    from offsetstream.spark.failures import explain_ended_java  # noqa: PLC0415 - slow: PySpark
     from offsetstream.spark.local import LocalSpark  # noqa: PLC0415
     from offsetstream.spark.session import launchers_session  # noqa: PLC0415
 
     session = launchers_session() if is_databricks() else LocalSpark(master, conf).running()
-    with explain_lost_java(), session as spark:
+    with explain_ended_java(), session as spark:
         yield spark

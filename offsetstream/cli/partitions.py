@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from offsetstream.cli.blocked import show_blocked
-from offsetstream.cli.loading import tell_what_is_loading
+from offsetstream.cli.loading import warn_if_loading
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Row
@@ -131,7 +131,7 @@ def partitions(
         show_blocked(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
         return
     lookup = Lookup(store_at(tables))
-    tell_what_is_loading(lookup, None)
+    warn_if_loading(lookup, None)
     rows = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
     if events:
         output.table(_EVENTS, [_with_times(row) for row in _events(lookup, wanted)])
@@ -141,7 +141,7 @@ def partitions(
         _tell_skipped(rows)
     missing = sorted(set(wanted) - {row["offsets_partition"] for row in rows})
     for number in missing:
-        tell(f"Error: the tables have no offsets partition {number}.")
+        print_line(f"Error: the tables have no offsets partition {number}.")
     if missing:
         click.get_current_context().exit(1)
 
@@ -155,7 +155,7 @@ def _tell_skipped(rows: list[Row]) -> None:
         from offsetstream.tables.filters import Filters  # noqa: PLC0415 - slow: Arrow; most tables have no filters
 
         for filters, count in by_filters.items():
-            tell(f"The filters skipped {count:,} records since the last loads: {Filters.of(filters)}")
+            print_line(f"The filters skipped {count:,} records since the last loads: {Filters.of(filters)}")
 
 
 def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:

@@ -13,14 +13,14 @@ from offsetstream.cli.live_options import (
     UNREACHABLE,
     is_unreachable,
     isolation_option,
+    no_record_reason,
     reading_timeout_option,
-    told_nothing,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, output_options
 from offsetstream.cli.record_text import record_row
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import Instant, milliseconds
 from offsetstream.errors import UsageError
 
@@ -149,11 +149,11 @@ def _committed(
         if topic not in {None, place[0]} or partition not in {None, place[1]}:
             continue
         if committed.offset is None:
-            tell(f"{place[0]}-{place[1]}: {committed.error or no_offset()}")
+            print_line(f"{place[0]}-{place[1]}: {committed.error or no_offset()}")
         else:
             starts[place] = committed.offset
     if not starts:
-        tell(f"Error: group '{group}' has no such committed offset.")
+        print_line(f"Error: group '{group}' has no such committed offset.")
         click.get_current_context().exit(1)
     return starts
 
@@ -175,11 +175,11 @@ def _report_ends(readings: Mapping[Place, Reading]) -> int:
     """Print why partitions give no more records, and return the exit code."""
     code = 0 if any(reading.records for reading in readings.values()) else 1
     for (topic, number), reading in sorted(readings.items()):
-        reason = told_nothing(topic, reading)
+        reason = no_record_reason(topic, reading)
         if reason is not None:
-            tell(f"{'Error: ' if reading.error else ''}{topic}-{number}: {reason}")
+            print_line(f"{'Error: ' if reading.error else ''}{topic}-{number}: {reason}")
         elif not reading.records:
-            tell(f"{topic}-{number}: nothing to read from offset {reading.offset}")
+            print_line(f"{topic}-{number}: nothing to read from offset {reading.offset}")
         if reading.error:
             code = max(code, UNREACHABLE if is_unreachable(reading.error) else 1)
     return code

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsetstream.cli.answers import Row, counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def show_plan(
     shown = [rows[key] | _objections(key, by_key) for key in sorted(rows)]
     output.table(_COLUMNS, shown, closing=closing)
     for line in [*map(_sentence, objections), *(f"Note: {each}" for each in plan.notes)][:_SHOWN]:
-        tell(line)
+        print_line(line)
     if (more := len(objections) + len(plan.notes) - _SHOWN) > 0:
-        tell(f"... and {more} more: --output json has all objections")
+        print_line(f"... and {more} more: --output json has all objections")
 
 
 def planned(plan: Plan, remaining: Collection[Objection]) -> str:

@@ -13,15 +13,15 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     counted,
-    day_at_least,
+    fetch_sorted,
     group_options,
     in_period,
+    open_reader,
     period_options,
+    period_start,
     period_text,
-    reader_of,
-    rows_of,
     show,
-    view_of,
+    view_rows,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
@@ -92,14 +92,14 @@ def rebalances(
     SYNC-TIME is how long SyncGroup took (classic groups), or the time until all members had their target assignment.
     """
     output = output_of(options)
-    since = day_at_least(group, since, until)
+    since = period_start(group, since, until)
 
     def ask() -> Answer:
-        reader = reader_of(tables, groups=group, since=since, max_age=max_age)
-        view = view_of(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
-        rows = [_row(row) for row in rows_of(view, "group_id, log_id, record_offset")]
+        reader = open_reader(tables, groups=group, since=since, max_age=max_age)
+        view = view_rows(reader, "rebalances", {"group_id": group}, in_period("started_at", since, until))
+        rows = [_row(row) for row in fetch_sorted(view, "group_id, log_id, record_offset")]
         age = Age.of(reader)
-        warnings = age.until(until).lines_of_groups(reader.store, group, since)
+        warnings = age.until(until).warnings_for_groups(reader.store, group, since)
         period = period_text(age, reader.store, group, since, until)
         missing = missing_of(reader, rows, group)
         closing = _closing(reader, rows, period)

@@ -8,12 +8,12 @@ from functools import partial
 import click
 
 from offsetstream.cli.answers import counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, tables_option, timeout_option
-from offsetstream.cli.own_spark import own_spark, reached, spark_options
-from offsetstream.cli.tell import tell
+from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, read_lease, request_reload, requested_partitions
-from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
+from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState, LeaseRow
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 
@@ -45,7 +45,7 @@ def reload(wanted: tuple[int, ...], tables: str, timeout: float, master: str | N
     The job reloads between two batches. Readers see the old rows of a partition until all new ones are there. Without a
     running job, the next one reloads when it starts.
     """
-    with reached(tables, partial(own_spark, master, conf)) as store:
+    with open_with_spark(tables, partial(own_spark, master, conf)) as store:
         _reload(store, wanted, timeout)
 
 
@@ -58,10 +58,12 @@ def _reload(store: Store, wanted: tuple[int, ...], timeout: float) -> None:
     watch = HeartbeatWatch()
     row, life = watch.look(partial(read_lease, store))
     partitions = counted(len(set(wanted) or existing), "offsets partition")
-    if row is None or life is Life.DEAD:
+    if row is None or life is HolderState.DEAD:
         click.echo(f"No job writes to {store.name}: the next one reloads {partitions} when it starts", err=True)
         return
-    tell(f"Asked {row.holder} to reload {partitions} after its current batch; last sign of life {row.sign_of_life}")
+    print_line(
+        f"Asked {row.holder} to reload {partitions} after its current batch; last sign of life {row.last_heartbeat}"
+    )
     _wait(store, row, watch, set(wanted) or existing, timeout)
     click.echo("Reloaded", err=True)
 
@@ -72,7 +74,7 @@ def _wait(store: Store, asked: LeaseRow, watch: HeartbeatWatch, wanted: set[int]
         now, life = watch.look(read)
         if now is None or not requested_partitions(now.reload_requested, wanted):
             return
-        if now.owner != asked.owner or life is Life.DEAD:
+        if now.owner != asked.owner or life is HolderState.DEAD:
             raise OffsetstreamError("the job ended before it reloaded all; the next one reloads when it starts")
         if time.monotonic() > deadline:
             raise OffsetstreamError(

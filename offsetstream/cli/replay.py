@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.segments import open_partitions, warn
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import ParamType
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
@@ -20,8 +20,8 @@ from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.record_lines import read_record_lines
 from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.kinds import Coordinator
-from offsetstream.coordinator.log_cut import until
+from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.log_cut import cut_log
 from offsetstream.coordinator.replay.release_rules import FIRST_RELEASE, LAST_RELEASE, UNMERGED
 from offsetstream.errors import UsageError
 
@@ -110,7 +110,7 @@ def replay(
         raise UsageError("--release is only for the new coordinator: omit it with --coordinator classic")
     topic_names = _read_topics(topics_file)
     cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
-    failed = [_load(cache, number, until(log, until_offset, until_time)) for number, log in _partitions(file)]
+    failed = [_load(cache, number, cut_log(log, until_offset, until_time)) for number, log in _partitions(file)]
     snapshot = cache.snapshot(topic_names)
     _warn_undecodable(snapshot)
     with open_output(output_file) as target:
@@ -156,7 +156,7 @@ def _load(cache: GroupMetadataCache, number: int | None, log: Iterable[RecordBat
     if result.problem is not None:
         warn(f"{name}: a broker would log an error: {result.problem}")
     if result.status == "failed":
-        tell(f"Error: {name} failed to load: {result.error}")
+        print_line(f"Error: {name} failed to load: {result.error}")
     return result.status == "failed"
 
 

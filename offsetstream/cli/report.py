@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import group_options, period_options, reader_of, require_period
+from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.missing import require_known
 from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
-from offsetstream.cli.signals import end_when_asked
-from offsetstream.cli.tell import tell
+from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cli.times import capitalized, instant_text
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
@@ -67,10 +67,10 @@ def report(
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
     for message in require_known(store, group):
-        tell(f"Note: {message}")
+        print_line(f"Note: {message}")
 
     def write() -> None:
-        reader = reader_of(tables, until, max_age=max_age)
+        reader = open_reader(tables, until, max_age=max_age)
         age = Age.of(reader)
         end = age.now
         start = since if since and watch is None else max(end, _EARLIEST + length) - length
@@ -82,18 +82,18 @@ def report(
         page = render(findings, hosts=show_hosts, warnings=warnings)
         data = page.encode("utf-8", "backslashreplace")
         write_file(file, data)
-        tell(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
+        print_line(f"Wrote {_place(file)}: {len(data) / 1e6:.1f} MB.")
 
     if watch is None:
         write()
         return
-    with end_when_asked(ended.set):  # finishes the current page
+    with stop_on_signal(ended.set):  # finishes the current page
         write()
         while not ended.wait(watch):
             try:
                 write()
             except OffsetstreamError as error:  # the old page stays; the store may be back later
-                tell(f"Error: {error}")
+                print_line(f"Error: {error}")
 
 
 def _place(file: str) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.cluster_changes import Operator, Session, open_session, operating_options, show_or_execute
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.operating import Operator, Session, carry_out, operating_options, session
 from offsetstream.cli.options import config_option, output_of, output_options
 from offsetstream.cli.times import Duration, Instant, milliseconds
 from offsetstream.errors import UsageError
@@ -89,8 +89,8 @@ def reset(
     from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
 
     scope = Scope(parse_topics(topic), all_topics)
-    with session(operator, "READ") as live:
-        carry_out(output, operator, live, _plan(live, operator, group, scope, word, value))
+    with open_session(operator, "READ") as live:
+        show_or_execute(output, operator, live, _plan(live, operator, group, scope, word, value))
 
 
 def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
@@ -105,19 +105,19 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
 
 def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
     from offsetstream.operations.offset_file import read_offsets  # noqa: PLC0415 - slow
-    from offsetstream.operations.reset import plan_reset, recreated, without_epochs  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import plan_reset, recreation_objections, without_epochs  # noqa: PLC0415 - slow
     from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
 
     group_ids = sorted(set(group))
     if word == "at":
-        from offsetstream.operations.then import offsets_then, require_told  # noqa: PLC0415 - slow
+        from offsetstream.operations.past_offsets import read_past_offsets, require_not_filtered  # noqa: PLC0415 - slow
 
         _require_past(value)
-        past = offsets_then(live.store, value, group_ids or None)
-        require_told(past, scope.topics, value)
+        past = read_past_offsets(live.store, value, group_ids or None)
+        require_not_filtered(past, scope.topics, value)
         target = Target("offsets", offsets=past.offsets)
         plan = plan_reset(live.cluster, live.admin, sorted(past.offsets), scope, target, operator.timeout)
-        plan.objections += [*past.objections, *recreated(plan.changes, past.topic_ids)]
+        plan.objections += [*past.objections, *recreation_objections(plan.changes, past.topic_ids)]
         plan.changes = without_epochs(plan.changes, plan.objections)
         plan.notes += past.notes
         plan.notes += [past.filtered.note] if past.filtered.note else []

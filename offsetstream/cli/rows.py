@@ -11,7 +11,7 @@ from offsetstream.in_parts import in_parts
 
 Row = Mapping[str, Any]
 
-AT_ONCE = 1000  # rows; few enough for memory, since each may be long
+ROWS_PER_PART = 1000  # rows; few enough for memory, since each may be long
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Blocks:
         return (Block(self.columns, list(islice(rows, size))) for size in self.sizes)
 
 
-def together(blocks: Iterable[Block]) -> Iterator[Blocks]:
+def merge_blocks(blocks: Iterable[Block]) -> Iterator[Blocks]:
     """Merge blocks into larger units, so that a million small ones are laid out quickly.
 
     The rows of a block must fit into memory.
     """
     for columns, alike in groupby(blocks, key=lambda block: tuple(block.columns)):
         rows_of_each = (list(block.rows) for block in alike)
-        for some in in_parts(rows_of_each, AT_ONCE, lambda rows: 1 + len(rows)):
+        for some in in_parts(rows_of_each, ROWS_PER_PART, lambda rows: 1 + len(rows)):
             yield _blocks(columns, some)
 
 
@@ -61,7 +61,7 @@ def _blocks(columns: Sequence[Column], blocks: Sequence[list[Row]]) -> Blocks:
     return Blocks(columns, values, [len(rows) for rows in blocks])
 
 
-class ReadAnew(Iterable[Row]):
+class RereadRows(Iterable[Row]):
     """Rows that are read again at each iteration, since they may exceed memory."""
 
     def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
@@ -71,7 +71,7 @@ class ReadAnew(Iterable[Row]):
         return self._read()
 
 
-class ReadInParts(ReadAnew):
+class RereadParts(RereadRows):
     """Such rows in parts, with each column as a list: for a million rows faster than dicts."""
 
     def __init__(self, read: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]) -> None:
@@ -86,9 +86,9 @@ class ReadInParts(ReadAnew):
 
 def by_column(names: Sequence[str], rows: Iterable[Row]) -> Iterator[list[Sequence[Any]]]:
     """Yield the values of some rows at a time, by column: handling one column at a time is fast."""
-    if isinstance(rows, ReadInParts):
+    if isinstance(rows, RereadParts):
         yield from ([part[name] for name in names] for part in rows.parts())
         return
     remaining = iter(rows)
-    while part := list(islice(remaining, AT_ONCE)):
+    while part := list(islice(remaining, ROWS_PER_PART)):
         yield [[row.get(name) for row in part] for name in names]

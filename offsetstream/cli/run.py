@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.all_clusters import FLAG, clusters_of, require_of_file
+from offsetstream.cli.all_clusters import FLAG, clusters_of, require_from_file
+from offsetstream.cli.messages import printable
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
-from offsetstream.cli.signals import end_when_asked, end_with_input
+from offsetstream.cli.signals import stop_at_end_of_input, stop_on_signal
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
-from offsetstream.cli.tell import printable
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import CONFIG_VARIABLE
@@ -39,7 +39,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     with _errors_logged(progress):
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         stop = threading.Event()
-        with end_when_asked(stop.set), end_with_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
+        with stop_on_signal(stop.set), stop_at_end_of_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
             started = session(settings)  # Java starts in parallel with the imports below, which take a second
             from offsetstream.stream.job import Job  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ class RunCommand(click.Command):
         if jobs is None:
             return super().invoke(ctx)
         supervisor = Supervisor(jobs)
-        with end_when_asked(supervisor.stop):
+        with stop_on_signal(supervisor.stop):
             failed = supervisor.run()
         if failed:
             raise OffsetstreamError(f"{len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}")
@@ -88,10 +88,10 @@ class RunCommand(click.Command):
             context = self.make_context(self.name, list(options), parent=ctx.parent)
         except click.UsageError as error:
             raise UsageError(f"cluster {name}: {error.format_message()}") from error
-        require_of_file(context)
+        require_from_file(context)
         command = [sys.executable, "-m", "offsetstream", "run", *options]
         as_json = context.params["log_format"] == "json"
-        return ClusterJob(name, command, goes_on=not context.params["once"], as_json=as_json)
+        return ClusterJob(name, command, runs_until_stopped=not context.params["once"], as_json=as_json)
 
 
 @click.command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsetstream.cli.tell import tell
+from offsetstream.cli.messages import print_line
 from offsetstream.codec.log_folders import LogPartition, find_partitions
 from offsetstream.errors import UsageError
 
@@ -20,4 +20,4 @@ def open_partitions(places: Sequence[str], wanted: Sequence[int] = ()) -> list[L
 
 def warn(note: str) -> None:
     """Print a warning to stderr."""
-    tell(f"Warning: {note}")
+    print_line(f"Warning: {note}")

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, tables_option
 from offsetstream.cli.own_spark import spark_options
-from offsetstream.cli.signals import end_when_asked
-from offsetstream.cli.tell import tell
+from offsetstream.cli.signals import stop_on_signal
 from offsetstream.embedded.ports import LOOPBACK, check_port_is_free
 from offsetstream.errors import OffsetstreamError, UsageError, first_line
 from offsetstream.tables.location import store_at
@@ -85,7 +85,7 @@ def serve(tables: str, database: str, host: str, port: int, master: str | None, 
     statements = [] if store.needs_spark else list(registration(store, database_of(store, database)))
     check_port_is_free(port)
     ended = threading.Event()
-    with end_when_asked(ended.set):
+    with stop_on_signal(ended.set):
         _serve(statements, ended, f"jdbc:hive2://{host}:{port}/{database}", (host, port, master, conf))
 
 
@@ -98,14 +98,14 @@ def _serve(
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - slow: PySpark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from offsetstream.spark.failures import explain_lost_java  # noqa: PLC0415
+    from offsetstream.spark.failures import explain_ended_java  # noqa: PLC0415
     from offsetstream.spark.session import ending  # noqa: PLC0415
     from offsetstream.spark.thrift_server import serve, serving_session  # noqa: PLC0415
 
     host, port, master, conf = at
     with (
         tempfile.TemporaryDirectory(prefix="offsetstream-warehouse-") as warehouse,
-        explain_lost_java(),
+        explain_ended_java(),
         ending(serving_session(host, port, Path(warehouse), master, conf)) as spark,
     ):
         try:
@@ -113,6 +113,6 @@ def _serve(
         except (PySparkException, Py4JJavaError) as error:
             cause = error.java_exception if isinstance(error, Py4JJavaError) else error
             raise OffsetstreamError(f"the server cannot start: {first_line(cause)}") from error
-        tell(f"Serving {len(statements)} tables and views at {url}; Ctrl-C to stop")
+        print_line(f"Serving {len(statements)} tables and views at {url}; Ctrl-C to stop")
         while not ended.wait(_CHECK_SECONDS):
             spark.sparkContext.defaultParallelism  # noqa: B018 - raises if the JVM is gone

@@ -14,7 +14,7 @@ _ASK_TO_END = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
+def stop_at_end_of_input(ask: Callable[[], object]) -> Iterator[None]:
     """Call `ask` once standard input ends while the context lasts: the process at the other end of the pipe is gone."""
     woken, wake = os.pipe()
 
@@ -38,7 +38,7 @@ def end_with_input(ask: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def end_when_asked(ask: Callable[[], object], *, once: bool = False) -> Iterator[None]:
+def stop_on_signal(ask: Callable[[], object], *, once: bool = False) -> Iterator[None]:
     """Call `ask` at each SIGINT or SIGTERM while the context lasts, then restore the previous handlers.
 
     With `once`, restore them after the first signal, so that the second one ends the process. This works even if SIGINT

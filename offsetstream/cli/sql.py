@@ -14,10 +14,10 @@ import click
 
 from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column, ReadAnew
-from offsetstream.cli.tell import tell
+from offsetstream.cli.rows import Column, RereadRows
 from offsetstream.cli.times import Instant, instant_text
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.location import store_at
@@ -62,7 +62,7 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
         return
     failed = list[str]()
     if clusters := asked_clusters():
-        from offsetstream.cli.over_all import stores_of  # noqa: PLC0415 - rarely needed
+        from offsetstream.cli.many_clusters import stores_of  # noqa: PLC0415 - rarely needed
 
         stores = stores_of(click.get_current_context(), clusters)
         running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed))
@@ -74,23 +74,23 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
             {name: plain(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
         )
 
-    output.table([Column(name, name) for name in running.columns], ReadAnew(rows))
+    output.table([Column(name, name) for name in running.columns], RereadRows(rows))
     click.get_current_context().exit(1 if failed else 0)
 
 
 def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> None:
     failed.append(cluster)
-    tell(f"{cluster}: Error: {first_line(error)}")
+    print_line(f"{cluster}: Error: {first_line(error)}")
 
 
 def _print_names(output: Output) -> None:
-    from offsetstream.tables.beside import BESIDE  # noqa: PLC0415 - slow
+    from offsetstream.tables.optional_tables import OPTIONAL_TABLES  # noqa: PLC0415 - slow
     from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - slow: Arrow
     from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
     rows = [
         {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}
-        for schema in sorted([*all_schemas().values(), *BESIDE.values()], key=lambda schema: schema.name)
+        for schema in sorted([*all_schemas().values(), *OPTIONAL_TABLES.values()], key=lambda schema: schema.name)
     ]
     views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
     rows += [

@@ -18,18 +18,18 @@ from offsetstream.cli.answers import (
     at_option,
     counted,
     ends_text,
+    fetch_sorted,
     group_options,
-    reader_of,
-    rows_of,
+    open_reader,
     show,
-    view_of,
+    view_rows,
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.missing import missing_of, nothing_known, unknown_text
+from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
-from offsetstream.cli.times import instant_text, time_text, waited_text
+from offsetstream.cli.times import instant_text, time_text, waiting_time_text
 from offsetstream.views.verdicts import NOT_LOOKED, NOT_WELL, VERDICTS, WORDS
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ def status(
     columns = [_BURROW if burrow and each.name == _BURROW.name else each for each in _COLUMNS]
 
     def ask() -> Answer:
-        reader = reader_of(tables, at, group, max_age=max_age)
+        reader = open_reader(tables, at, group, max_age=max_age)
         rows = _rows(reader, group)
-        missing = missing_of(reader, rows, group, at=at) + nothing_known(reader, rows, group, at)
+        missing = missing_of(reader, rows, group, at=at) + no_history_messages(reader, rows, group, at)
         shown = [row for row in rows if not verdict or row["verdict"] in verdict]
         age = Age.of(reader)
         closing = _closing(rows, age.now, age.as_of_text(reader.store, group)) + unknown_text(reader)
@@ -170,13 +170,13 @@ def _drop_repeated_reasons(rows: list[Row]) -> None:
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
-    statuses = view_of(reader, "group_status", {"group_id": group})  # first: time_lag reuses what this defines
-    waits = view_of(reader, "time_lag", {"group_id": group}).aggregate(
+    statuses = view_rows(reader, "group_status", {"group_id": group})  # first: time_lag reuses what this defines
+    waits = view_rows(reader, "time_lag", {"group_id": group}).aggregate(
         """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
            min(sampled_at) AS oldest, max(sampled_at) AS newest"""
     )
     times = {row[0]: row[1:] for row in waits.fetchall()}
-    rows = [_row(row, times) for row in rows_of(statuses)]
+    rows = [_row(row, times) for row in fetch_sorted(statuses)]
     return sorted(rows, key=lambda row: (-_RANK[row["verdict"]], -(row["total_lag"] or 0), row["group"]))
 
 
@@ -192,7 +192,7 @@ def _row(row: Row, times: dict[str, tuple[Any, ...]]) -> Row:
         "topic": topic,
         "partition": partition,
         "topic_partition": f"{topic}-{partition}" if is_shown else None,
-        "time_lag": waited_text(seconds, at_least=at_least),
+        "time_lag": waiting_time_text(seconds, at_least=at_least),
         "time_lag_seconds": seconds,
         "time_lag_at_least": at_least,
         "reason": row["verdict_reason"],

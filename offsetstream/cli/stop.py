@@ -7,12 +7,12 @@ from functools import partial
 
 import click
 
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, tables_option, timeout_option
-from offsetstream.cli.own_spark import own_spark, reached, spark_options
-from offsetstream.cli.tell import tell
+from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, request_stop
-from offsetstream.tables.lease_holder import HeartbeatWatch, Life
+from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState
 from offsetstream.tables.store import Store
 
 
@@ -32,7 +32,7 @@ def stop(tables: str, timeout: float, master: str | None, conf: dict[str, str]) 
 
     This works from any machine that reaches the tables, however the job was started.
     """
-    with reached(tables, partial(own_spark, master, conf)) as store:
+    with open_with_spark(tables, partial(own_spark, master, conf)) as store:
         _stop(store, timeout)
     click.echo("Stopped", err=True)
 
@@ -40,16 +40,16 @@ def stop(tables: str, timeout: float, master: str | None, conf: dict[str, str]) 
 def _stop(store: Store, timeout: float) -> None:
     watch, read = HeartbeatWatch(), lease_reader(store)
     row, life = watch.look(read)
-    if row is None or life is Life.DEAD:
+    if row is None or life is HolderState.DEAD:
         raise OffsetstreamError(f"no job writes to {store.name}")
     request_stop(store)
-    tell(f"Asked {row.holder} to stop after its current batch; last sign of life {row.sign_of_life}")
+    print_line(f"Asked {row.holder} to stop after its current batch; last sign of life {row.last_heartbeat}")
     deadline = time.monotonic() + timeout
     while True:
         now, life = watch.look(read)
         if now is None or now.owner != row.owner:
             break
-        if life is Life.DEAD:
+        if life is HolderState.DEAD:
             raise OffsetstreamError("the job died before it stopped, as after a kill. Nothing is lost: start it again")
         if time.monotonic() > deadline:
             raise OffsetstreamError(f"the job did not stop within {timeout:g} s; it will stop after its current batch")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from offsetstream.cli.tell import tell
+from offsetstream.cli.messages import print_line
 from offsetstream.errors import UsageError
 
 # A job with this in its environment stops between two batches when its standard input closes: its supervisor is gone.
@@ -35,7 +35,7 @@ class ClusterJob:
 
     name: str
     command: Sequence[str]
-    goes_on: bool
+    runs_until_stopped: bool
     as_json: bool = False
 
 
@@ -77,7 +77,7 @@ class Supervisor:
                 self._failed.pop(job.name, None)
                 return
             how = self._failed[job.name] = _how(code)
-            if code == UsageError.exit_code or not job.goes_on or self._stopping.is_set():
+            if code == UsageError.exit_code or not job.runs_until_stopped or self._stopping.is_set():
                 _say(job, f"the job ended with {how}")
                 return
             pause = self._first_pause if time.monotonic() - started > _STABLE_SECONDS else pause
@@ -134,14 +134,14 @@ def _say(job: ClusterJob, line: str, level: str = "error") -> None:
     if not job.as_json:
         start = LINE_START.match(line)
         named = f"{job.name}: {line[start.end() :] if start else line}"
-        tell(f"{start.group()}{named}" if start else text_line(level, named))
+        print_line(f"{start.group()}{named}" if start else text_line(level, named))
         return
     with suppress(ValueError):
         fields = json.loads(line)
         if isinstance(fields, dict):
-            tell(json.dumps({**fields, "cluster": job.name}, ensure_ascii=False))
+            print_line(json.dumps({**fields, "cluster": job.name}, ensure_ascii=False))
             return
-    tell(json_line(level, line, {"cluster": job.name}))
+    print_line(json_line(level, line, {"cluster": job.name}))
 
 
 def _close(process: subprocess.Popen[str]) -> None:

@@ -7,8 +7,8 @@ from functools import lru_cache, partial
 from itertools import chain, islice, starmap
 from typing import Any
 
-from offsetstream.cli.rows import Block, Blocks, Column, ReadAnew, by_column
-from offsetstream.cli.tell import printable
+from offsetstream.cli.messages import printable
+from offsetstream.cli.rows import Block, Blocks, Column, RereadRows, by_column
 
 _MISSING = "-"
 # A longer cell overflows its column: padding all other cells to 32,767 characters would print gigabytes of spaces.
@@ -25,7 +25,7 @@ def text_lines(block: Block) -> Iterator[str]:
         return (list(map(_text_cells, values)) for values in by_column(names, block.rows))
 
     # Rows in memory become text once. Others do twice: for the widths of columns, then to print them.
-    texts = parts if isinstance(block.rows, ReadAnew) else partial(iter, list(parts()))
+    texts = parts if isinstance(block.rows, RereadRows) else partial(iter, list(parts()))
     widths = _least_widths(columns)
     for part in texts():
         widths = [*chain(*map(partial(_widths, [len(part[0])]), widths, part))]

@@ -81,7 +81,7 @@ def duration_text(milliseconds: float | None) -> str | None:
     return f"{sign}{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
 
 
-def waited_text(seconds: float | None, *, at_least: bool) -> str | None:
+def waiting_time_text(seconds: float | None, *, at_least: bool) -> str | None:
     """Return how long a message has waited; with `>` if it waited longer than the samples can show."""
     text = None if seconds is None else duration_text(seconds * 1000)
     return f">{text}" if text and at_least else text

@@ -13,6 +13,7 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import Answer, counted, show, topic_options, watch_option
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,
@@ -23,7 +24,6 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import store_at
@@ -96,11 +96,11 @@ def describe(
     from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - slow
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
     from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - slow
-    from offsetstream.cluster.rights import TOPICS_SEEN, describe_each  # noqa: PLC0415 - slow
+    from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each  # noqa: PLC0415 - slow
 
     cluster = MetadataCache(bootstrap_server, client_properties(command_config))
     if not topic and not sees_all_topics(cluster):
-        tell(f"{TOPICS_SEEN}: {TOPICS_SEEN.without}")
+        print_line(f"{DESCRIBE_ALL_TOPICS}: {DESCRIBE_ALL_TOPICS.without}")
     source = click.get_current_context().get_parameter_source("tables")
     store = _store(cluster, tables, must_be_there=source is not ParameterSource.DEFAULT)
 
@@ -126,13 +126,13 @@ def describe(
 
 def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store | None:
     """Return the tables, if any. Raise TablesError if the user named tables that are missing or of another cluster."""
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - slow
+    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow
 
     store = store_at(tables)
     table = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
     if table is None:
         return None
-    require_tables_of(store, cluster.cluster_id())
+    require_cluster(store, cluster.cluster_id())
     return store
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from offsetstream.cli.cluster_changes import Operator, open_session, operating_options, show_or_execute, snapshot_path
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.operating import Operator, carry_out, operating_options, session, snapshot_path
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options
-from offsetstream.cli.tell import tell
 from offsetstream.errors import OtherClusterError
 
 
@@ -46,9 +46,9 @@ def undo(*, snapshot: str | None, topic: tuple[str, ...], **options: Any) -> Non
     saved = read_snapshot(path)
     # Created offsets will be deleted, all others committed.
     operations = {"DELETE" if each.present is None else "READ" for each in saved.changes}
-    with session(operator, *operations) as live:
+    with open_session(operator, *operations) as live:
         if saved.cluster_id != live.cluster_id:
             raise OtherClusterError(f"{path} is of cluster {saved.cluster_id}, but this is {live.cluster_id}")
         plan = plan_undo(live.cluster, live.admin, saved, operator.timeout, scope=scope)
-        tell(f"Undoing {path}, {saved.kind} of {saved.written_at.isoformat(timespec='seconds')}")
-        carry_out(output, operator, live, plan)
+        print_line(f"Undoing {path}, {saved.kind} of {saved.written_at.isoformat(timespec='seconds')}")
+        show_or_execute(output, operator, live, plan)

@@ -12,6 +12,7 @@ import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import (
     SECONDS,
     client_properties,
@@ -22,13 +23,12 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Output
-from offsetstream.cli.own_spark import own_spark, reached, spark_options
+from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.rows import Column
-from offsetstream.cli.tell import tell
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
-from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup
@@ -105,7 +105,7 @@ def verify(
     if bootstrap_server is None:
         raise UsageError("verify needs the live cluster: name a broker by --bootstrap-server")
     properties = client_properties(command_config)
-    with reached(tables, partial(own_spark, master, conf)) as store:
+    with open_with_spark(tables, partial(own_spark, master, conf)) as store:
         code = _verify(store, Cluster(bootstrap_server, properties), properties, options)
     context.exit(code)
 
@@ -113,12 +113,12 @@ def verify(
 def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options: dict[str, Any]) -> int:
     """Compare, print the differences, and return the exit code."""
     output, settle, with_topic = output_of(options), options["settle"], options["history"]
-    require_tables_of(store, cluster.cluster_id())
+    require_cluster(store, cluster.cluster_id())
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
-    Age.of_tables(store, None).tell()
-    has_job = partial(is_job_alive, store, tell, HeartbeatWatch())
+    Age.of_tables(store, None).warn()
+    has_job = partial(is_job_alive, store, print_line, HeartbeatWatch())
     has_job()  # watch a job of another host now, so that --settle is left for the comparison
     with _client(cluster.bootstrap_server, properties) as ask:
         result = compare_until_settled(
@@ -128,13 +128,13 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
             settle,
             lambda: disagreements(read_records(store)),
         )
-    reader = TopicReader(cluster, properties, store, tell) if with_topic else None
+    reader = TopicReader(cluster, properties, store, print_line) if with_topic else None
     history = _check_history(store, reader)
     result.found.extend(Found(each, None) for each in [*doubled_rows(store), *history.differences])
     _require_visible(cluster, result)
     _print(result, output)
     if with_topic:
-        tell(str(history))
+        print_line(str(history))
     return exit_code_of(result)
 
 
@@ -148,18 +148,18 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
     """Compare the history with its ledger and, if `reader` is given, with the topic."""
     since = ledger_since(store)
     if since is None:
-        tell("The history has no ledger yet, so lost rows cannot be found. The next job starts one.")
+        print_line("The history has no ledger yet, so lost rows cannot be found. The next job starts one.")
     elif reader is not None:
-        tell(f"The history's ledger starts at {since:%Y-%m-%d %H:%M} UTC: it does not show rows lost before")
+        print_line(f"The history's ledger starts at {since:%Y-%m-%d %H:%M} UTC: it does not show rows lost before")
     differences = [] if since is None else ledger_differences(store, checksums=reader is not None)
     differences += decoded_differences(store)
     if reader is not None:
         derived = compare_derivation(store)
         differences += derived.differences
-        tell(str(derived))
+        print_line(str(derived))
     result = Reconciliation() if reader is None else reader.reconcile()
     for partition, reason in sorted(result.not_compared.items()):
-        tell(f"Offsets partition {partition} was not compared with the topic: {reason}")
+        print_line(f"Offsets partition {partition} was not compared with the topic: {reason}")
     return replace(result, differences=[*differences, *result.differences])
 
 
@@ -170,7 +170,9 @@ def _client(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Calla
         try:
             ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
         except EnvironmentNotReadyError as error:
-            tell(f"Using confluent-kafka, which cannot see share groups, streams groups and offset metadata: {error}")
+            print_line(
+                f"Using confluent-kafka, which cannot see share groups, streams groups and offset metadata: {error}"
+            )
             ask = ConfluentAdmin(bootstrap_server, properties).answers
         yield ask
 
@@ -183,9 +185,9 @@ def _require_visible(cluster: Cluster, result: Comparison) -> None:
 
 
 def _print(result: Comparison, output: Output) -> None:
-    if result.stood_still:
-        partitions = ", ".join(map(str, result.stood_still))
-        tell(f"The job applied nothing from offsets partitions {partitions} meanwhile: increase --settle")
+    if result.unchanged_partitions:
+        partitions = ", ".join(map(str, result.unchanged_partitions))
+        print_line(f"The job applied nothing from offsets partitions {partitions} meanwhile: increase --settle")
     if not output.is_text:
         output.table(_COLUMNS, [_row(found.difference, found.explanation) for found in result.found])
         _report_not_compared(result)
@@ -196,23 +198,23 @@ def _print(result: Comparison, output: Output) -> None:
     )
     explained = sum(found.explanation is not None for found in result.found)
     differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
-    tell(f"{result.groups} groups compared: {differences}")
+    print_line(f"{result.groups} groups compared: {differences}")
     if result.filtered.groups or result.filtered.offsets:
-        tell(
+        print_line(
             f"The filters of the tables exclude {counted(len(result.filtered.groups), 'group')} of the cluster and "
             f"{counted(result.filtered.offsets, 'offset')} of other groups"
         )
     _report_not_compared(result)
     if not result.standing.has_job and (lags := result.standing.lags):
         behind = f"{len(lags)} offsets partitions are {sum(lags.values())} offsets behind the topic"
-        tell(f"No job runs on these tables: {behind}. 'offsetstream run' applies them.")
+        print_line(f"No job runs on these tables: {behind}. 'offsetstream run' applies them.")
 
 
 def _report_not_compared(result: Comparison) -> None:
     for group_id in result.groups_not_compared:
         error = result.unreadable.get(group_id)
         why = f": Kafka's client cannot read a member's assignment ({error})" if error else ""
-        tell(f"Not compared: {group_id}{why}")
+        print_line(f"Not compared: {group_id}{why}")
 
 
 def _row(difference: Difference, explanation: str | None) -> dict[str, Any]:

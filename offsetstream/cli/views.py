@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
 from offsetstream.cli.own_spark import own_spark, spark_options
 from offsetstream.cli.rows import Column
 from offsetstream.cli.serving import database_of, script, serve
-from offsetstream.cli.tell import tell
 from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
@@ -92,4 +92,4 @@ def _create(store: Store, database: str, master: str | None, conf: dict[str, str
             created = create_views(store.read_by(spark), database, spark)
         except PySparkException as error:
             raise OffsetstreamError(f"cannot create the views in {database}: {first_line(error)}") from error
-    tell(f"Created {len(created)} views in {database}: {', '.join(created)}")
+    print_line(f"Created {len(created)} views in {database}: {', '.join(created)}")

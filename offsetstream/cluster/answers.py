@@ -31,7 +31,7 @@ class RecordPlace:
 
 
 @dataclass(frozen=True)
-class TopicSeen:
+class TopicDescription:
     """A topic of the live cluster. `topic_id` is Kafka's text of 22 characters."""
 
     topic_id: str

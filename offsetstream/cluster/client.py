@@ -14,7 +14,7 @@ from offsetstream.cluster.answers import PartitionEnds, RecordPlace
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT
 from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right
 from offsetstream.cluster.topics import Topics
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.errors import UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
@@ -47,7 +47,7 @@ _ENDS = (
 )
 
 
-def takes_records(topic_settings: Mapping[str, str | None]) -> bool:
+def deletes_records(topic_settings: Mapping[str, str | None]) -> bool:
     """Return whether retention deletes records of a topic with these settings, even the last one of a key."""
     return "delete" in (topic_settings.get("cleanup.policy") or "")
 
@@ -80,7 +80,7 @@ class Cluster(Topics):
             raise error
         return ends
 
-    def answered_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
+    def available_ends(self, partitions: Iterable[int], topic: str = OFFSETS_TOPIC) -> dict[int, PartitionEnds]:
         """Return the same, but only for partitions whose leader answers within 10 seconds.
 
         Raises UnreachableError if some partitions have a leader and none answers.

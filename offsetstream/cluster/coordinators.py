@@ -13,8 +13,8 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import NO_RIGHT, QUIET, TIMEOUT
 from offsetstream.cluster.consumers import close
 from offsetstream.cluster.error_names import kafka_name
-from offsetstream.cluster.patience import patience
 from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.retries import patience
 from offsetstream.cluster.rights import OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.committed import Place
 from offsetstream.cluster.coordinators import NO_COORDINATOR
-from offsetstream.cluster.java_client import FEW_TRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
+from offsetstream.cluster.java_client import LIMITED_RETRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
 from offsetstream.cluster.java_offsets import fetch_by_java
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.offsets import require_text
@@ -52,7 +52,7 @@ def committed_of(
         require_text("group id", group_id)
     require_to_see_topics_of_groups(cluster, topics)
     found: Committed = {}
-    with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
         for group_id in group_ids:
             try:
                 offsets = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)

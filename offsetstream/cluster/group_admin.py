@@ -12,12 +12,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.java_client import (
-    FEW_TRIES,
+    LIMITED_RETRIES,
     NO_RIGHT_TO_GROUP,
     as_error,
-    asked_again,
     error_name,
     java_admin,
+    retry_while_unavailable,
     root_cause,
     type_of_listed,
 )
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupState:
     """A group's type (None: the group does not exist), its state and its number of members."""
 
     group_type: str | None
@@ -47,7 +47,7 @@ def group_admin(
     cluster: MetadataCache, properties: Mapping[str, str], timeout: float, operations: Collection[str]
 ) -> Iterator[GroupAdmin]:
     """Yield Kafka's Admin client for the groups of a cluster, in its own JVM. Raises what `java_admin` raises."""
-    with java_admin(cluster.bootstrap_server, {**properties, **FEW_TRIES}) as (jvm, client):
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
         yield GroupAdmin(cluster, jvm, client, timeout, operations)
 
 
@@ -69,12 +69,12 @@ class GroupAdmin:
     def group_ids(self) -> list[str]:
         """Return the classic and consumer groups that the user may see, without share and streams groups."""
         listed = self._request(
-            "", lambda: asked_again(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
+            "", lambda: retry_while_unavailable(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
         )
         types = {str(group.groupId()): type_of_listed(group) for group in listed}
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
-    def standing(self, group_id: str) -> Standing:
+    def standing(self, group_id: str) -> GroupState:
         """Return the type and state of a group. An unknown group is Dead, as in Kafka.
 
         For an existing group, brokers since 2.3 return the user's rights. Raises UnauthorisedError if one is missing.
@@ -87,8 +87,8 @@ class GroupAdmin:
             self._require_operations(group_id, described.authorizedOperations())
             state = str((described.state() if group_type == "Classic" else described.groupState()).toString())
             if state != DEAD:  # older brokers answer so for another type or an unknown group
-                return Standing(group_type, state, described.members().size())
-        return Standing(None, DEAD, 0)
+                return GroupState(group_type, state, described.members().size())
+        return GroupState(None, DEAD, 0)
 
     def offsets(self, group_id: str) -> dict[Place, CommittedOffset]:
         """Return all committed offsets of a group. For a negative one, the result has no offset.
@@ -114,7 +114,9 @@ class GroupAdmin:
             found = result.partitionsToOffsetAndMetadata(group_id).get()
             return set(places) - {(str(each.topic()), int(each.partition())) for each in found}
 
-        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout)) if places else set()
+        return (
+            self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout)) if places else set()
+        )
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
         """Commit offsets without being a member. Return the error of each partition (None: done)."""
@@ -133,7 +135,7 @@ class GroupAdmin:
             )
             return errors_by_place(self._jvm, {place: result.partitionResult(each) for place, each in java.items()})
 
-        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
 
     def delete_group(self, group_id: str) -> str | None:
         """Delete a group with all its offsets. Return the error (None: done)."""
@@ -143,7 +145,7 @@ class GroupAdmin:
             result = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
             return errors_by_place(self._jvm, {("", 0): result.deletedGroups()[group_id]})["", 0]
 
-        return self._request(group_id, lambda: asked_again(self._jvm, ask, self._timeout))
+        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
 
     @property
     def _timeout_ms(self) -> int:
@@ -164,7 +166,7 @@ class GroupAdmin:
             return describe([group_id], options).describedGroups()[group_id].get()
 
         try:
-            return asked_again(self._jvm, ask, self._timeout)
+            return retry_while_unavailable(self._jvm, ask, self._timeout)
         except Py4JJavaError as error:
             if not _is_other_type(self._jvm, error):
                 raise

@@ -11,8 +11,8 @@ from tenacity import retry_if_exception
 
 from offsetstream.cluster.error_names import COORDINATOR_MOVES
 from offsetstream.cluster.msk import java_plugins
-from offsetstream.cluster.patience import patience
 from offsetstream.cluster.properties import java_system_properties
+from offsetstream.cluster.retries import patience
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 from offsetstream.embedded.kafka import DEFAULT_VERSION
@@ -25,8 +25,8 @@ Answer = TypeVar("Answer")
 NO_ANSWER = frozenset({"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES})
 NO_RIGHT_TO_GROUP = "GROUP_AUTHORIZATION_FAILED"
 # By default, the client (4.3.1) retries a missing leader or coordinator 10,000 times a second. With these properties it
-# gives up soon, and `asked_again` retries with pauses.
-FEW_TRIES = {"retries": "3"}
+# gives up soon, and `retry_while_unavailable` retries with pauses.
+LIMITED_RETRIES = {"retries": "3"}
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def error_name(jvm: Any, error: Py4JJavaError) -> str:
     return name
 
 
-def asked_again(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
+def retry_while_unavailable(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
     """Send a request, and retry for `timeout` seconds while a coordinator moves, loads or does not answer."""
 
     def is_temporary(error: BaseException) -> bool:

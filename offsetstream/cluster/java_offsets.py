@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.java_client import NO_ANSWER, NO_RIGHT_TO_GROUP, asked_again, error_name
+from offsetstream.cluster.java_client import NO_ANSWER, NO_RIGHT_TO_GROUP, error_name, retry_while_unavailable
 
 _MIN_SECONDS = 1.0
 
@@ -37,7 +37,7 @@ def fetch_by_java(
         options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(left_ms()).requireStable(require_stable)
         return client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
 
-    found = asked_again(jvm, ask, timeout)
+    found = retry_while_unavailable(jvm, ask, timeout)
     return {
         (place.topic(), place.partition()): CommittedOffset(None)
         if committed is None
@@ -67,7 +67,7 @@ def commit_by_java(
         result = client.alterConsumerGroupOffsets(group_id, commits, options)
         return errors_by_place(jvm, {place: result.partitionResult(java) for place, java in places.items()})
 
-    return asked_again(jvm, ask, timeout)
+    return retry_while_unavailable(jvm, ask, timeout)
 
 
 def _time_left(timeout: float) -> Callable[[], int]:

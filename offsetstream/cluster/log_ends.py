@@ -26,7 +26,7 @@ _NO_RECORD = -1  # a smaller number means no answer in time: librdkafka may then
 _NO_ID = "A" * 22  # before Kafka 2.8
 
 
-class TopicPlace(NamedTuple):
+class TopicPartitionKey(NamedTuple):
     """A partition of a topic."""
 
     topic: str
@@ -65,15 +65,15 @@ class RecordTimes:
     newest_ms: int
 
 
-Answers: TypeAlias = dict[TopicPlace, LogEnd | NoEnd]
-_Offsets: TypeAlias = dict[TopicPlace, Any]
+Answers: TypeAlias = dict[TopicPartitionKey, LogEnd | NoEnd]
+_Offsets: TypeAlias = dict[TopicPartitionKey, Any]
 
 
 class LogEnds(Cluster):
     """A live cluster: start and end offsets of its topics."""
 
     def ends(
-        self, wanted: Mapping[str, Collection[int] | None], known_starts: Mapping[TopicPlace, str | None]
+        self, wanted: Mapping[str, Collection[int] | None], known_starts: Mapping[TopicPartitionKey, str | None]
     ) -> Answers:
         """Return the end offsets of the partitions (None: all of the topic), or the reason why they are unknown.
 
@@ -83,7 +83,7 @@ class LogEnds(Cluster):
         topics, refused = self._described(wanted)
         found = self._ends_of(wanted, topics, refused, known_starts)
         for topic, numbers in wanted.items():
-            for place in (TopicPlace(topic, number) for number in numbers or ()):
+            for place in (TopicPartitionKey(topic, number) for number in numbers or ()):
                 found.setdefault(place, NoEnd(None, NO_TOPIC))
         return found
 
@@ -92,14 +92,14 @@ class LogEnds(Cluster):
         wanted: Mapping[str, Collection[int] | None],
         topics: Mapping[str, Any],
         refused: Mapping[str, str],
-        known_starts: Mapping[TopicPlace, str | None],
+        known_starts: Mapping[TopicPartitionKey, str | None],
     ) -> Answers:
         found: Answers = {
-            TopicPlace(topic, number): NoEnd(None, error)
+            TopicPartitionKey(topic, number): NoEnd(None, error)
             for topic, error in refused.items()
             for number in wanted[topic] or ()
         }
-        leaders: dict[TopicPlace, int] = {}
+        leaders: dict[TopicPartitionKey, int] = {}
         for place, leader in _partitions(wanted, topics):
             if leader is None:
                 found[place] = NoEnd(_topic_id(topics[place.topic]), NO_LEADER)
@@ -121,7 +121,7 @@ class LogEnds(Cluster):
                 )
         return found
 
-    def record_times(self, since: Mapping[TopicPlace, int]) -> dict[TopicPlace, RecordTimes]:
+    def record_times(self, since: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, RecordTimes]:
         """Return the timestamps of records from a given time on, by partition, in milliseconds since 1970.
 
         Omits partitions without an answer: brokers before 3.0 do not know the newest timestamp (KIP-734).
@@ -136,18 +136,18 @@ class LogEnds(Cluster):
             if min(found.offset, newest[place].offset) >= _NO_RECORD
         }
 
-    def first_since(self, place: TopicPlace, since_ms: int) -> int | str | None:
+    def first_since(self, place: TopicPartitionKey, since_ms: int) -> int | str | None:
         """Return the offset of the first record at a time (milliseconds since 1970) or later. None: there is none.
 
         A text is Kafka's name of the error.
         """
         return self.first_since_each({place: since_ms})[place]
 
-    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+    def first_since_each(self, since_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | str | None]:
         """Return the same for many partitions, each with its own time."""
         specs = {place: OffsetSpec.for_timestamp(each) for place, each in since_ms.items()}
         found, errors = self._offsets_with_retry(specs, IsolationLevel.READ_UNCOMMITTED, below=_NO_RECORD)
-        first: dict[TopicPlace, int | str | None] = {place: kafka_name(error) for place, error in errors.items()}
+        first: dict[TopicPartitionKey, int | str | None] = {place: kafka_name(error) for place, error in errors.items()}
         for place, each in found.items():
             first[place] = (
                 each.offset if each.offset >= 0 else None if each.offset == _NO_RECORD else "REQUEST_TIMED_OUT"
@@ -181,8 +181,8 @@ class LogEnds(Cluster):
         return found, {name: error for name, error in words.items() if error != NO_TOPIC}
 
     def _all_offsets(
-        self, led: Collection[TopicPlace], without_start: Collection[TopicPlace]
-    ) -> tuple[_Offsets, _Offsets, _Offsets, dict[TopicPlace, str]]:
+        self, led: Collection[TopicPartitionKey], without_start: Collection[TopicPartitionKey]
+    ) -> tuple[_Offsets, _Offsets, _Offsets, dict[TopicPartitionKey, str]]:
         """Return start offsets, last stable offsets, high watermarks and errors.
 
         Requests the last stable offset last. So it is below the high watermark only because of an open transaction,
@@ -197,8 +197,8 @@ class LogEnds(Cluster):
         return starts, stable, high, errors | more
 
     def _offsets(
-        self, places: Collection[TopicPlace], spec: Any, isolation: Any
-    ) -> tuple[_Offsets, dict[TopicPlace, str]]:
+        self, places: Collection[TopicPartitionKey], spec: Any, isolation: Any
+    ) -> tuple[_Offsets, dict[TopicPartitionKey, str]]:
         found, errors = self._offsets_with_retry(dict.fromkeys(places, spec), isolation)
         words = {place: kafka_name(error) for place, error in errors.items()}
         # If a leader does not answer in time, librdkafka may return a negative offset instead of an error.
@@ -206,8 +206,8 @@ class LogEnds(Cluster):
         return found, words | silent
 
     def _offsets_with_retry(
-        self, specs: Mapping[TopicPlace, Any], isolation: Any, below: int | None = None
-    ) -> tuple[_Offsets, dict[TopicPlace, KafkaError]]:
+        self, specs: Mapping[TopicPartitionKey, Any], isolation: Any, below: int | None = None
+    ) -> tuple[_Offsets, dict[TopicPartitionKey, KafkaError]]:
         """Request offsets. Retry once if a leader has moved, or an offset is `below` this number (a silent leader)."""
         found, errors = self._offsets_once(specs, isolation)
         moved = {place for place, error in errors.items() if error.code() in _RETRIABLE}
@@ -221,10 +221,10 @@ class LogEnds(Cluster):
         return found, {place: each for place, each in errors.items() if place not in moved} | still_failed
 
     def _offsets_once(
-        self, specs: Mapping[TopicPlace, Any], isolation: Any
-    ) -> tuple[_Offsets, dict[TopicPlace, KafkaError]]:
+        self, specs: Mapping[TopicPartitionKey, Any], isolation: Any
+    ) -> tuple[_Offsets, dict[TopicPartitionKey, KafkaError]]:
         found: _Offsets = {}
-        errors: dict[TopicPlace, KafkaError] = {}
+        errors: dict[TopicPartitionKey, KafkaError] = {}
         pending = [  # in parallel, so that a silent leader delays the result only once
             self._admin.list_offsets(
                 {TopicPartition(*place): specs[place] for place in part},
@@ -235,21 +235,21 @@ class LogEnds(Cluster):
         ]
         for futures in pending:
             answers, refused = self._settle(futures)
-            found |= {TopicPlace(key.topic, key.partition): each for key, each in answers.items()}
-            errors |= {TopicPlace(key.topic, key.partition): each for key, each in refused.items()}
+            found |= {TopicPartitionKey(key.topic, key.partition): each for key, each in answers.items()}
+            errors |= {TopicPartitionKey(key.topic, key.partition): each for key, each in refused.items()}
         return found, errors
 
 
 def _partitions(
     wanted: Mapping[str, Collection[int] | None], topics: Mapping[str, Any]
-) -> Iterator[tuple[TopicPlace, int | None]]:
+) -> Iterator[tuple[TopicPartitionKey, int | None]]:
     """Yield the wanted partitions that exist, with their leaders."""
     for name, topic in topics.items():
         numbers = wanted[name]
         for each in topic.partitions:
             if numbers is None or each.id in numbers:
                 leader = each.leader.id if each.leader is not None else -1
-                yield TopicPlace(name, each.id), leader if leader >= 0 else None
+                yield TopicPartitionKey(name, each.id), leader if leader >= 0 else None
 
 
 def _topic_id(topic: Any) -> str | None:
@@ -257,7 +257,7 @@ def _topic_id(topic: Any) -> str | None:
     return None if topic_id == _NO_ID else topic_id
 
 
-def _parts(places: Collection[TopicPlace]) -> Iterator[list[TopicPlace]]:
+def _parts(places: Collection[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:
     remaining = iter(places)
     while part := list(islice(remaining, _MAX_PER_REQUEST)):
         yield part

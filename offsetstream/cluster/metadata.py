@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offsetstream.cluster.log_ends import Answers, LogEnd, LogEnds, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, LogEnds, TopicPartitionKey
 from offsetstream.cluster.topics import kafka_uuid
 
 # Kafka's InvalidMetadataException and similar errors: they mean that the client's metadata is outdated.
@@ -134,7 +134,7 @@ def _topic(name: str, seen: Any, ends: Answers) -> TopicMetadata:
     return TopicMetadata(
         None if not topic_id.strip("A") else topic_id,
         seen.is_internal,
-        {each.id: _partition(each, ends.get(TopicPlace(name, each.id))) for each in seen.partitions},
+        {each.id: _partition(each, ends.get(TopicPartitionKey(name, each.id))) for each in seen.partitions},
     )
 
 

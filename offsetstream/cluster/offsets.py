@@ -21,10 +21,10 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.cluster.connection import TIMEOUT
 from offsetstream.cluster.error_names import COORDINATOR_MOVES, kafka_name
-from offsetstream.cluster.java_client import FEW_TRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
+from offsetstream.cluster.java_client import LIMITED_RETRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
 from offsetstream.cluster.java_offsets import commit_by_java, fetch_by_java
-from offsetstream.cluster.patience import patience
 from offsetstream.cluster.permissions import sees_all_topics
+from offsetstream.cluster.retries import patience
 from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError, UnreachableError, UsageError
@@ -88,7 +88,7 @@ class GroupOffsets(Cluster):
     @contextmanager
     def _java_admin(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
         try:
-            with java_admin(self.bootstrap_server, self._properties | FEW_TRIES) as (jvm, client):
+            with java_admin(self.bootstrap_server, self._properties | LIMITED_RETRIES) as (jvm, client):
                 try:
                     yield jvm, client
                 except Py4JJavaError as error:

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from tenacity import retry_if_result
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.java_client import NO_ANSWER, asked_again, error_name
-from offsetstream.cluster.patience import patience
+from offsetstream.cluster.java_client import NO_ANSWER, error_name, retry_while_unavailable
+from offsetstream.cluster.retries import patience
 
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 
@@ -59,8 +59,8 @@ class OpenTransactions:
         """
         found = self._producers(places)
         producer_ids = {each.producer_id for opened in _lists(found) for each in opened}
-        ids = asked_again(self._jvm, lambda: self._transactional_ids(producer_ids), self._timeout)
-        described = asked_again(self._jvm, lambda: self._descriptions(set(ids.values())), self._timeout)
+        ids = retry_while_unavailable(self._jvm, lambda: self._transactional_ids(producer_ids), self._timeout)
+        described = retry_while_unavailable(self._jvm, lambda: self._descriptions(set(ids.values())), self._timeout)
         transactions = {
             place: opened
             if isinstance(opened, str)

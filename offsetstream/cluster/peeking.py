@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import Reading, ends_of, read_from
 from offsetstream.cluster.records_at import IsolationLevel
@@ -38,10 +38,10 @@ class Peek:
         """Return up to `at_most` records, starting at the first at a time (milliseconds since 1970) or later."""
         deadline = self._deadline()
         ends = ends_of(self.cluster, [place], deadline)
-        end = ends.get(TopicPlace(*place))
+        end = ends.get(TopicPartitionKey(*place))
         if not isinstance(end, LogEnd):
             return self._read({place: 0}, at_most, ends, deadline)[place]
-        first = self.cluster.first_since(TopicPlace(*place), since_ms)
+        first = self.cluster.first_since(TopicPartitionKey(*place), since_ms)
         if isinstance(first, str):
             return Reading(end.high_watermark, end, error=first)
         if first is None:
@@ -52,7 +52,7 @@ class Peek:
         """Return the last records of a partition, from at most the last 10,000 offsets."""
         deadline = self._deadline()
         ends = ends_of(self.cluster, [place], deadline)
-        end = ends.get(TopicPlace(*place))
+        end = ends.get(TopicPartitionKey(*place))
         if not isinstance(end, LogEnd):
             return self._read({place: 0}, at_most, ends, deadline)[place]
         last = end.last_stable_offset if self._isolation == "read_committed" else end.high_watermark

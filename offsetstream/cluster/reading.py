@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import STALE, MetadataCache
 from offsetstream.cluster.records_at import OUT_OF_RANGE, IsolationLevel, Record, read_at
 
@@ -52,13 +52,13 @@ def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float |
 
 
 def first_since(
-    cluster: MetadataCache, since_ms: Mapping[TopicPlace, int], deadline: float
-) -> dict[TopicPlace, int | str | None]:
+    cluster: MetadataCache, since_ms: Mapping[TopicPartitionKey, int], deadline: float
+) -> dict[TopicPartitionKey, int | str | None]:
     """Return the first offset at each partition's time or later (None: there is none), or a text with the error.
 
     Retries until the deadline (a `time.monotonic`) while a leader moves or is missing.
     """
-    found: dict[TopicPlace, int | str | None] = {}
+    found: dict[TopicPartitionKey, int | str | None] = {}
     remaining = dict(since_ms)
     for _ in _attempts(deadline):
         found |= (answers := cluster.first_since_each(remaining))
@@ -105,7 +105,7 @@ def first_at_each(
 ) -> dict[Position, Reading]:
     """Return the next record at each position. Otherwise like `read_from`."""
     found: dict[Position, Reading] = {}
-    for starts in once_at_a_time(wanted):
+    for starts in rounds_of(wanted):
         answers = read_from(
             cluster, properties, starts, 1, ends=ends, isolation_level=isolation_level, deadline=deadline
         )
@@ -113,7 +113,7 @@ def first_at_each(
     return found
 
 
-def once_at_a_time(wanted: Collection[Position]) -> Iterator[dict[Place, int]]:
+def rounds_of(wanted: Collection[Position]) -> Iterator[dict[Place, int]]:
     """Yield all pairs in rounds that have each partition only once, since a request can have it only once."""
     remaining = set(wanted)
     while remaining:
@@ -142,7 +142,8 @@ def _read_once(
     deadline: float,
 ) -> dict[Place, Reading]:
     known = {
-        place: _without_reading(offset, ends[TopicPlace(*place)], isolation_level) for place, offset in starts.items()
+        place: _without_reading(offset, ends[TopicPartitionKey(*place)], isolation_level)
+        for place, offset in starts.items()
     }
     to_read = {place: starts[place] for place, reading in known.items() if reading is None}
     found = {place: reading for place, reading in known.items() if reading is not None}
@@ -157,7 +158,7 @@ def _read_once(
         timeout=max(deadline - time.monotonic(), 0.0),
     )
     for place, each in fetched.items():
-        end = ends[TopicPlace(*place)]
+        end = ends[TopicPartitionKey(*place)]
         last = end if isinstance(end, LogEnd) else None
         reading = Reading(to_read[place], last, tuple(each.records), error=each.error, errors=each.errors)
         if each.error is not None:
@@ -184,7 +185,7 @@ def _without_reading(offset: int, end: LogEnd | NoEnd, isolation_level: Isolatio
 def _with_reason(cluster: MetadataCache, place: Place, reading: Reading, error: str) -> Reading:
     """Return the reading with the current log range or leader state, which explains the error."""
     if error == OUT_OF_RANGE:  # the start of the log has moved meanwhile
-        end = ends_of(cluster, [place]).get(TopicPlace(*place))
+        end = ends_of(cluster, [place]).get(TopicPartitionKey(*place))
         return replace(reading, end=end) if isinstance(end, LogEnd) else reading
     if not cluster.told(place[0], error):
         return reading

@@ -68,7 +68,7 @@ TRANSACTIONS = Right(
 TRANSACTION_COORDINATORS = Right(
     "DESCRIBE", "topic", TRANSACTION_STATE, without="it is unknown whether a transaction is hanging"
 )
-MARKERS_SEEN = Right(
+READ_ALL_TOPICS = Right(
     "READ",
     "topic",
     ANY,
@@ -77,7 +77,7 @@ MARKERS_SEEN = Right(
 TRANSACTION_IDS = Right(
     "DESCRIBE", "transactional_id", ANY, without="it is unknown which open transaction blocks a log"
 )
-TOPICS_SEEN = Right("DESCRIBE", "topic", ANY, without="topics that the user may not see are omitted")
+DESCRIBE_ALL_TOPICS = Right("DESCRIBE", "topic", ANY, without="topics that the user may not see are omitted")
 READ_TOPIC = Right("READ", "topic", "<topic>")
 OF_GROUP = Right("DESCRIBE", "group", "<group>")
 COMMIT = Right("READ", "group", "<group>")
@@ -85,7 +85,7 @@ DELETE = Right("DELETE", "group", "<group>")
 READ_TOPIC_OF_GROUP = Right("READ", "topic", "<topic of the group>")
 # Names in angle brackets stand for the requested ones. Commands that are not here do not use the cluster.
 COMMANDS: dict[str, tuple[Right, ...]] = {
-    "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES, MARKERS_SEEN, TRANSACTION_IDS),
+    "run": (READ_OFFSETS, OWN_GROUPS, TOPIC_SETTINGS, BROKER_SETTINGS, TOPIC_NAMES, READ_ALL_TOPICS, TRANSACTION_IDS),
     "dump --bootstrap-server": (READ_OFFSETS, OWN_GROUPS),
     "verify": (ALL_TOPICS, ALL_GROUPS),
     "verify --history": (READ_OFFSETS, ALL_TOPICS, ALL_GROUPS),
@@ -107,7 +107,7 @@ COMMANDS: dict[str, tuple[Right, ...]] = {
     "lag --exact --topic": (OF_GROUP, READ_TOPIC),
     "peek --group": (ALL_TOPICS, OF_GROUP, READ_TOPIC_OF_GROUP),
     "peek --topic": (READ_TOPIC,),
-    "topics describe": (TOPICS_SEEN,),
+    "topics describe": (DESCRIBE_ALL_TOPICS,),
     "topics describe --topic": (Right("DESCRIBE", "topic", "<topic>"),),
     "offsets reset --topic": (COMMIT, READ_TOPIC),
     "offsets reset --all-topics": (ALL_TOPICS, COMMIT, READ_TOPIC_OF_GROUP),

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.answers import TopicDescription
 from offsetstream.cluster.connection import NO_RIGHT, Connection
 from offsetstream.cluster.rights import OFFSETS_TOPIC, Right
 from offsetstream.errors import NoOffsetsTopicError
@@ -52,11 +52,11 @@ class Topics(Connection):
             raise NoOffsetsTopicError(f"topic {topic} does not exist on {self.bootstrap_server}")
         raise self._as_error(f"the topic {topic}", found.error, Right("DESCRIBE", "topic", topic))
 
-    def topics(self) -> list[TopicSeen]:
+    def topics(self) -> list[TopicDescription]:
         """Return the topics that the user may see (DESCRIBE), without those that are deleted meanwhile."""
         found, _ = self.describe_topics(self._ask("the topics", lambda: self._metadata(None).topics))
         return [
-            TopicSeen(kafka_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
+            TopicDescription(kafka_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
             for name, seen in found.items()
         ]
 

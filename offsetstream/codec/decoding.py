@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from offsetstream.codec import offset_commits, records
 from offsetstream.codec.arrow_strings import bitmap, numbers
 from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_int16
-from offsetstream.codec.findings import Findings
+from offsetstream.codec.decode_reasons import DecodeReasons
 from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.wire import DecodeError
@@ -94,7 +94,7 @@ class _Batch:
 
     def __init__(self, keys: pa.Array, values: pa.Array) -> None:
         self.keys, self.values = keys, values
-        self.findings = Findings(len(keys))
+        self.findings = DecodeReasons(len(keys))
         self.tombstone = _nulls(values)
         self.key, self.value = Cursor.over(keys), Cursor.over(values)
 

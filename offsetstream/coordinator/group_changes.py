@@ -136,7 +136,9 @@ class GroupTimeline:
             found.assignments += _compare_assignments(before, after, columns)
 
 
-def steps(records: Iterable[GroupRecord], timeline: GroupTimeline, ends: Collection[int] = ()) -> Iterator[Changes]:
+def changes_by_step(
+    records: Iterable[GroupRecord], timeline: GroupTimeline, ends: Collection[int] = ()
+) -> Iterator[Changes]:
     """Put one group's records, in log order, into its timeline, and yield the changes of each step.
 
     A step always ends at the record offsets in `ends`, whatever follows.

@@ -8,7 +8,7 @@ from typing import TypeAlias, get_args
 
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.load_results import LoadResult, UnloadResult
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.ownership import Ownership

@@ -9,7 +9,7 @@ from itertools import takewhile
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 
 
-def until(
+def cut_log(
     batches: Iterable[RecordBatch], end_offset: int | None = None, end_ms: int | None = None
 ) -> Iterator[RecordBatch]:
     """Yield a partition's batches up to `end_offset`, or to the first record with timestamp `end_ms` or later.

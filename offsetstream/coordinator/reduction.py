@@ -39,7 +39,7 @@ class GroupFacts:
         return self.commit_offset > self.tombstone_offset or (existed and self.tombstone_offset < 0)
 
 
-def last_of_cells(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
+def last_record_per_cell(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the last record of each cell, as (offset commits, all others). Undecodable records are skipped."""
     good = decoded.filter(pc.is_null(decoded["error"]))
     is_commit = pc.is_in(good["key_type"], pa.array(COMMIT_KEY_TYPES, good["key_type"].type))

@@ -8,7 +8,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.consumers import close
 from offsetstream.demo.topics import LEDGER
-from offsetstream.embedded.clients import QUIET, coordinator_is_away
+from offsetstream.embedded.clients import QUIET, is_coordinator_unavailable
 
 _MAX_PARALLEL = 8  # a commit mostly waits for the broker
 _TIMEOUT = 30.0
@@ -41,7 +41,7 @@ def commit_in_transaction(
 
 
 @retry(
-    retry=retry_if_exception(coordinator_is_away),
+    retry=retry_if_exception(is_coordinator_unavailable),
     stop=stop_after_delay(_COORDINATOR_TIMEOUT),
     wait=wait_fixed(0.2),
     reraise=True,

@@ -42,7 +42,7 @@ _HAS_EPOCH, _EXPIRES = (3, 4), (1,)  # the value versions of an offset commit wi
 
 
 @dataclass
-class Unprintable:
+class UnprintableRecords:
     """Records that a format cannot print: their number, and the first of them with its reason."""
 
     count: int
@@ -51,7 +51,7 @@ class Unprintable:
     reason: str
 
 
-def first_unprintable(unprintable: Sequence[Unprintable]) -> Unprintable | None:
+def first_unprintable(unprintable: Sequence[UnprintableRecords]) -> UnprintableRecords | None:
     """Return the first by partition and offset, with the count of all; None if there are none."""
     first = min(unprintable, key=lambda each: (each.offsets_partition or 0, each.record_offset), default=None)
     return None if first is None else replace(first, count=sum(each.count for each in unprintable))

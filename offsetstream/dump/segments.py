@@ -13,7 +13,7 @@ from offsetstream.codec.log_segments import Report, read_segments
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
-from offsetstream.dump.formats import RAW_SCHEMA, Unprintable, escaped_text, first_unprintable, format_batch
+from offsetstream.dump.formats import RAW_SCHEMA, UnprintableRecords, escaped_text, first_unprintable, format_batch
 from offsetstream.errors import SegmentError
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
@@ -26,7 +26,7 @@ _Row = tuple[LogRecord, str]
 
 def dump_segments(
     partitions: Iterable[LogPartition], line_format: str, target: BinaryIO, report: Report
-) -> Unprintable | None:
+) -> UnprintableRecords | None:
     """Write the records of each partition as lines. Return what the format cannot print, None if it can print all.
 
     `line_format` is one of LINE_FORMATS. `records` writes every record of the log, with control records. If a record's
@@ -34,7 +34,7 @@ def dump_segments(
     formats write what a consumer with isolation.level=read_committed gets. `report` is called with a sentence if a log
     ends within a batch. Raises SegmentError.
     """
-    unprintable: list[Unprintable] = []
+    unprintable: list[UnprintableRecords] = []
     for partition in partitions:
         rows = _all_rows(partition, report) if line_format == "records" else _committed_rows(partition, report)
         for chunk in _chunks(rows):
@@ -43,7 +43,7 @@ def dump_segments(
             target.write(escaped_text(lines, line_format, on_terminal=target.isatty()))
             if broken:
                 row = min(broken)
-                unprintable.append(Unprintable(len(broken), partition.number, chunk[row][0].offset, broken[row]))
+                unprintable.append(UnprintableRecords(len(broken), partition.number, chunk[row][0].offset, broken[row]))
     return first_unprintable(unprintable)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.dump.formats import Unprintable, escaped_text, first_unprintable, format_batch
+from offsetstream.dump.formats import UnprintableRecords, escaped_text, first_unprintable, format_batch
 from offsetstream.spark.source import KafkaSource
 
 SESSION = {
@@ -31,27 +31,27 @@ Range = tuple[int, int]
 
 def dump(
     spark: SparkSession, source: KafkaSource, ranges: Mapping[int, Range], line_format: str, target: BinaryIO
-) -> Unprintable | None:
+) -> UnprintableRecords | None:
     """Write the records of each partition from the first offset of its range to the second (exclusive), in order.
 
     Sorted by partition and offset. `line_format` is one of LINE_FORMATS. Returns what the format cannot print.
     """
     cores = spark.sparkContext.defaultParallelism
     total = min(STAGED_OFFSETS, sum(end - start for start, end in ranges.values()))
-    pieces = cut(ranges, -(-total // cores))
-    unprintable: list[Unprintable] = []
+    pieces = cut_ranges(ranges, -(-total // cores))
+    unprintable: list[UnprintableRecords] = []
     while round_pieces := list(islice(pieces, cores)):
         with tempfile.TemporaryDirectory(prefix="offsetstream-dump-") as folder:
             # One task per piece, not per partition: a task costs 0.2 s, and the topic has 50 partitions.
             frames = [_read(spark, source, piece).coalesce(1) for piece in round_pieces]
             write = text_writer(folder, line_format, on_terminal=target.isatty())
             written = reduce(DataFrame.unionByName, frames).mapInArrow(write, _UNPRINTABLE)
-            unprintable += [Unprintable(row["count"], *row[:3]) for row in written.collect()]
+            unprintable += [UnprintableRecords(row["count"], *row[:3]) for row in written.collect()]
             _print(Path(folder), target)
     return first_unprintable(unprintable)
 
 
-def cut(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
+def cut_ranges(ranges: Mapping[int, Range], size: int) -> Iterator[dict[int, Range]]:
     """Cut the offset ranges, by partition, into pieces of `size` offsets. The last piece has the rest."""
     piece: dict[int, Range] = {}
     room = size

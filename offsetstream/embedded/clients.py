@@ -32,6 +32,6 @@ def admin_client(bootstrap_server: str, credentials: Mapping[str, str] | None = 
     )
 
 
-def coordinator_is_away(error: BaseException | None) -> bool:
+def is_coordinator_unavailable(error: BaseException | None) -> bool:
     """Return whether the error is temporary: the group's coordinator is starting, loading or moving."""
     return isinstance(error, KafkaException) and error.args[0].code() in _UNAVAILABLE

@@ -27,10 +27,10 @@ def exists(spark_context: Any, uri: str) -> bool:
         return bool(path.getFileSystem(spark_context._jsc.hadoopConfiguration()).exists(path))
     except Py4JJavaError as error:
         version = str(java.org.apache.hadoop.util.VersionInfo.getVersion())
-        raise EnvironmentNotReadyError(why_unreached(uri, first_line(error.java_exception), version)) from error
+        raise EnvironmentNotReadyError(unreachable_message(uri, first_line(error.java_exception), version)) from error
 
 
-def why_unreached(uri: str, said: str, hadoop: str) -> str:
+def unreachable_message(uri: str, said: str, hadoop: str) -> str:
     """Return an error text with advice for a URI that Hadoop cannot reach.
 
     `said` is the message of Hadoop, and `hadoop` its version.

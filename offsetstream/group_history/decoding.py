@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, steps
+from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, changes_by_step
 from offsetstream.group_history.spans import Span, Spans
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_TABLES
@@ -53,7 +53,7 @@ def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline)
         if is_final:  # of the span, or older
             final |= {record.key: record.cell for record in records if record.cell is not None}
         elif is_within:
-            yield from steps(records, timeline, span.steps_end_at)
+            yield from changes_by_step(records, timeline, span.steps_end_at)
         else:
             for record in records:
                 timeline.put(record)

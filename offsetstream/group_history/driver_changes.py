@@ -14,9 +14,9 @@ from offsetstream.tables.arrow_rows import append_rows, group_keys, partition_nu
 from offsetstream.tables.engines import Size
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.record_rows import is_of
-from offsetstream.tables.row_keys import RowKeys, among
-from offsetstream.tables.row_pieces import RowPieces, as_python
+from offsetstream.tables.record_rows import belongs_to
+from offsetstream.tables.row_keys import RowKeys, rows_with_keys
+from offsetstream.tables.row_pieces import RowPieces, to_python
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 
@@ -44,7 +44,7 @@ class DriverChangeWriter:
         new = placed(records, decoding.of(is_stored=False))
         present = read_groups(self._tables, GROUP_CELLS, group_keys(new), STORED)
         stored = self._stored(decoding.of(is_stored=True))
-        self._append([rows_to_decode(new), rows_to_decode(present), *stored], decoding)
+        self._append([decoding_rows(new), decoding_rows(present), *stored], decoding)
 
     def append_load(self, records: pa.Table, cells: pa.Table, decoding: Decoding) -> None:
         """Append the changes by loaded partitions; see `ChangeWriter`."""
@@ -52,7 +52,7 @@ class DriverChangeWriter:
         new = placed(records, decoding.of(is_stored=False))
         final = placed(cells.filter(pc.invert(cells["is_tombstone"])), stored)
         self._append(
-            [rows_to_decode(new), rows_to_decode(final, is_final=True), *self._stored(stored, all_groups=True)],
+            [decoding_rows(new), decoding_rows(final, is_final=True), *self._stored(stored, all_groups=True)],
             decoding,
         )
 
@@ -73,10 +73,10 @@ class DriverChangeWriter:
         columns = ", ".join(STORED)
         recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
         before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
-        return [recorded, before if all_groups else among(before, RowKeys(recorded, _GROUP))]
+        return [recorded, before if all_groups else rows_with_keys(before, RowKeys(recorded, _GROUP))]
 
     def _read(self, query: str) -> pa.Table:
-        return rows_to_decode(self._tables.open(RECORDS).query(query).read_all())
+        return decoding_rows(self._tables.open(RECORDS).query(query).read_all())
 
     def _append(self, rows: list[pa.Table], decoding: Decoding) -> None:
         found = changes_on_driver(pa.concat_tables(rows), decoding, self._topic_names)
@@ -91,11 +91,11 @@ def placed(decoded: pa.Table, spans: Spans) -> pa.Table:
     """Return the group records of the spans, with the log id."""
     logs, ends = dict(spans.keys()), {log[0]: span.end for log, span in spans.items()}
     is_within = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
-    rows = decoded.filter(pc.and_(is_of(RECORDS, decoded), is_within))
+    rows = decoded.filter(pc.and_(belongs_to(RECORDS, decoded), is_within))
     return rows.append_column("log_id", partition_numbers(rows, logs, 0))
 
 
-def rows_to_decode(records: pa.Table, *, is_final: bool = False) -> pa.Table:
+def decoding_rows(records: pa.Table, *, is_final: bool = False) -> pa.Table:
     """Return records or cells with `COLUMNS`. `is_final`: they are the state at the end of a span."""
     marked = records.append_column("is_final", pa.repeat(pa.scalar(is_final), records.num_rows))
     return marked.select(COLUMNS).cast(_SCHEMA)
@@ -104,7 +104,7 @@ def rows_to_decode(records: pa.Table, *, is_final: bool = False) -> pa.Table:
 def changes_on_driver(rows: pa.Table, decoding: Decoding, topic_names: Mapping[str, str]) -> dict[str, pa.Table]:
     """Return the changes in rows of any order, as rows of the `DECODED_TABLES`; see `decoding.decoded_changes`."""
     pieces = RowPieces(load_schema(name).unsigned for name in DECODED_TABLES)
-    ordered = as_python(rows.sort_by([(name, "ascending") for name in ORDER]))
+    ordered = to_python(rows.sort_by([(name, "ascending") for name in ORDER]))
     for found in decoded_changes(ordered, decoding.spans, topic_names, decoding.written):
         pieces.add(found)
     return {name: table.sort_by(_LOG_ORDER) for name, table in pieces.tables().items()}

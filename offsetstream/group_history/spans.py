@@ -31,7 +31,7 @@ class Span:
 Spans = Mapping[Log, Span]
 
 
-def of_spans(spans: Spans, *, is_stored: bool) -> Spans:
+def spans_where(spans: Spans, *, is_stored: bool) -> Spans:
     """Return the spans with this `is_stored`."""
     return {log: span for log, span in spans.items() if span.is_stored is is_stored}
 
@@ -49,7 +49,7 @@ class Decoding:
 
     def of(self, *, is_stored: bool) -> Spans:
         """Return the spans with this `is_stored`."""
-        return of_spans(self.spans, is_stored=is_stored)
+        return spans_where(self.spans, is_stored=is_stored)
 
 
 def within(spans: Spans, offsets: str) -> str:

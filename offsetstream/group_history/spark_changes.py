@@ -18,7 +18,7 @@ from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spa
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.spark_rows import as_stored, in_batches, one_by_one, struct_fields
+from offsetstream.tables.spark_rows import in_batches, struct_fields, to_python_one_by_one, to_table_columns
 from offsetstream.tables.write import TableWriter
 
 _LOG = ("offsets_partition", "log_id")
@@ -96,7 +96,7 @@ def changes_in_spark(
 
 
 def _changes(found: DataFrame, table: str) -> DataFrame:
-    return as_stored(found.select(F.explode(table).alias("row")).select("row.*"), load_schema(table).unsigned)
+    return to_table_columns(found.select(F.explode(table).alias("row")).select("row.*"), load_schema(table).unsigned)
 
 
 def _row_type(table: str) -> str:
@@ -105,7 +105,7 @@ def _row_type(table: str) -> str:
 
 def _deriver(schema: pa.Schema, decoding: Decoding, topic_names: Mapping[str, str]) -> _Deriver:
     def derive(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = decoded_changes(one_by_one(batches), decoding.spans, topic_names, decoding.written)
+        found = decoded_changes(to_python_one_by_one(batches), decoding.spans, topic_names, decoding.written)
         yield from in_batches(found, DECODED_TABLES, schema)
 
     return derive

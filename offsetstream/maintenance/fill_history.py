@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from offsetstream.group_history.spans import IN_SPAN, Decoding, Span, Spans, within
 from offsetstream.group_history.spark_changes import changes_in_spark, recorded
 from offsetstream.maintenance.maintain import require_complete
-from offsetstream.tables.arrow_rows import with_constants
+from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
@@ -78,7 +78,7 @@ def _fill(spark: SparkSession, tables: Store, undecoded: Undecoded, names: dict[
 def _record_complete(tables: Store, log: Log) -> None:
     schema = load_schema(DECODED_LOGS)
     row = {"offsets_partition": log[0], "log_id": log[1], "decoded_from_offset": 0}
-    complete = with_constants(pa.Table.from_pylist([row], schema=schema.arrow), {DELETED: False})
+    complete = with_constant_columns(pa.Table.from_pylist([row], schema=schema.arrow), {DELETED: False})
     tables.open(DECODED_LOGS).merge(complete, Merge(schema))
 
 

@@ -11,7 +11,7 @@ from datetime import time as time_of_day
 from offsetstream.errors import OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
-from offsetstream.tables.files import Crowd
+from offsetstream.tables.files import SmallFiles
 from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
@@ -121,7 +121,7 @@ class Maintenance:
     def _compact(self, schema: TableSchema) -> tuple[int, str | None]:
         """Compact what the running job does not write to. Return the number of files, and why some were skipped."""
         compacted, note = 0, None
-        for crowd in self._tables.open(schema.name).files.crowds():
+        for crowd in self._tables.open(schema.name).files.small_files():
             is_unused = crowd.day is not None and crowd.is_closed
             if not is_unused and self._has_job():  # checked each time: a job may have started meanwhile
                 note = "a job runs: it compacts this table itself"
@@ -135,7 +135,7 @@ class Maintenance:
         return compacted, note
 
     @again_on_conflict
-    def _compact_crowd(self, schema: TableSchema, crowd: Crowd) -> None:
+    def _compact_crowd(self, schema: TableSchema, crowd: SmallFiles) -> None:
         self._tables.open(schema.name).files.compact(crowd)
 
 

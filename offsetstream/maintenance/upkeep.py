@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 
 from offsetstream.errors import TablesError, first_line
 from offsetstream.progress import Progress
-from offsetstream.tables.files import Crowd
-from offsetstream.tables.ledger_days import sum_up
+from offsetstream.tables.files import SmallFiles
+from offsetstream.tables.ledger_days import sum_up_days
 from offsetstream.tables.names import END_OFFSETS, LEDGER
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
@@ -65,7 +65,7 @@ class Upkeep:
         before, now = self._versions[schema.name], table.version
         if now == before:
             return
-        for crowd in table.files.crowds():
+        for crowd in table.files.small_files():
             if self._is_due(schema, crowd):
                 with between_batches:
                     table.files.compact(crowd)
@@ -87,7 +87,7 @@ class Upkeep:
         today = datetime.now(UTC).date()
         if self._summed_up != today:
             with between_batches:
-                sum_up(self._tables, today)
+                sum_up_days(self._tables, today)
             self._summed_up = today
 
     def _thin(self) -> None:
@@ -100,7 +100,7 @@ class Upkeep:
             if len(due) < 2:  # noqa: PLR2004 - no day is left
                 self._thinned = today
 
-    def _is_due(self, schema: TableSchema, crowd: Crowd) -> bool:
+    def _is_due(self, schema: TableSchema, crowd: SmallFiles) -> bool:
         if not (schema.partitioned_by and crowd.is_closed):
             return crowd.files >= CROWDED[schema.kind]
         return (

@@ -27,7 +27,7 @@ class Result:
     errors: dict[tuple[str, Place], str | None] = field(default_factory=dict)
     groups: dict[str, str | None] = field(default_factory=dict)  # the error for each group to delete; None: deleted
     ended_by: OffsetstreamError | None = None
-    unrecorded: OffsetstreamError | None = None  # why the table `operations` lacks the result
+    journal_error: OffsetstreamError | None = None  # why the table `operations` lacks the result
 
     def error_of(self, change: Change) -> str | None:
         """Return why a change was not made, or None if it was made."""
@@ -72,7 +72,7 @@ def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick:
     try:
         journal.ended(plan, str(result.snapshot), result.status(plan), {"refused": refused, "ended_by": ended_by})
     except OffsetstreamError as error:  # the caller still reports what was done
-        result.unrecorded = error
+        result.journal_error = error
     return result
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from offsetstream.operations.plan import Plan
 from offsetstream.operations.snapshot import change_to_json
-from offsetstream.tables.beside import OPERATIONS
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
+from offsetstream.tables.optional_tables import OPERATIONS
 from offsetstream.tables.store import Store
 from offsetstream.version import __version__
 

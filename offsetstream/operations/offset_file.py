@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsetstream.cluster.committed import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line
-from offsetstream.operations.correspondence import Timed
+from offsetstream.operations.timestamps import RecordTime
 
 _MAX_PARTITION, _MAX_OFFSET, _MAX_DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS, _WITH_TIMES = 3, 4, 6  # columns
@@ -20,14 +20,14 @@ _MAX_FIELD = 1 << 20  # characters; a group id may have 32,767
 
 
 @dataclass(frozen=True)
-class Moved:
+class ExportedOffset:
     """A committed offset of a group, with the timestamp that finds it in a copy of the log (None: not exported)."""
 
     group_id: str
     topic: str
     partition: int
     offset: int
-    timed: Timed | None = None
+    timed: RecordTime | None = None
 
     @property
     def place(self) -> Place:
@@ -41,15 +41,15 @@ def read_offsets(path: str, group_ids: Collection[str]) -> dict[str, dict[Place,
     A line is `group,topic,partition,offset`, or `topic,partition,offset` if there is one group id. Raises UsageError,
     which names the invalid line.
     """
-    return by_group((each, each.offset) for each in read_moved(path, group_ids))
+    return by_group((each, each.offset) for each in read_exported(path, group_ids))
 
 
-def read_moved(path: str, group_ids: Collection[str]) -> list[Moved]:
+def read_exported(path: str, group_ids: Collection[str]) -> list[ExportedOffset]:
     """Return the offsets with their timestamps, if the file has them (`offsets export --with-times`).
 
     These lines end with the fields `timestamp_ms,read_again`. See `read_offsets` for the rest.
     """
-    found: dict[tuple[str, Place], Moved] = {}
+    found: dict[tuple[str, Place], ExportedOffset] = {}
     for line, row in _rows(path):
         each = _parse(row, group_ids, line)
         if found.setdefault((each.group_id, each.place), each) is not each:
@@ -69,7 +69,7 @@ def require_place(topic: str, partitions: Collection[int], where: str) -> None:
         raise UsageError(f"{where}: partition {max(partitions)} is too large (at most {_MAX_PARTITION})")
 
 
-def by_group(found: Iterable[tuple[Moved, int]]) -> dict[str, dict[Place, CommittedOffset]]:
+def by_group(found: Iterable[tuple[ExportedOffset, int]]) -> dict[str, dict[Place, CommittedOffset]]:
     """Return offsets to commit, by group and partition."""
     offsets: dict[str, dict[Place, CommittedOffset]] = {}
     for each, offset in found:
@@ -77,8 +77,8 @@ def by_group(found: Iterable[tuple[Moved, int]]) -> dict[str, dict[Place, Commit
     return offsets
 
 
-def lines_of(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
-    """Yield rows as CSV lines for `read_moved`. Names are quoted: a group id may have any character, also a newline."""
+def csv_lines(rows: Iterable[Sequence[str | int]]) -> Iterator[str]:
+    """Yield rows as CSV lines for `read_exported`. Names are quoted: an id may have any character, also a newline."""
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in rows:
@@ -100,7 +100,7 @@ def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
         raise UsageError(f"Cannot read {path}: {first_line(error)}") from error
 
 
-def _parse(row: list[str], group_ids: Collection[str], line: str) -> Moved:
+def _parse(row: list[str], group_ids: Collection[str], line: str) -> ExportedOffset:
     if len(row) == _ONE_GROUP:
         if len(group_ids) != 1:
             raise UsageError(f"{line} has no group. Add one --group for a file with topic,partition,offset")
@@ -114,4 +114,4 @@ def _parse(row: list[str], group_ids: Collection[str], line: str) -> Moved:
         raise UsageError(f"{line} has {','.join(texts)!r} after the topic; expected numbers of 0 or more")
     partition, offset, *timed = map(int, texts)
     require_place(topic, [partition], line)
-    return Moved(group_id, topic, partition, offset, Timed(*timed) if timed else None)
+    return ExportedOffset(group_id, topic, partition, offset, RecordTime(*timed) if timed else None)

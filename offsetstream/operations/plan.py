@@ -79,7 +79,7 @@ class Plan:
             changes.setdefault(change.group_id, []).append(change)
         return changes
 
-    def standing_objections(self, despite: Collection[str]) -> list[Objection]:
+    def remaining_objections(self, despite: Collection[str]) -> list[Objection]:
         """Return the objections that `--despite` does not overrule."""
         return [each for each in self.objections if each.kind not in despite or each.kind not in JUDGED_BY_OPERATOR]
 

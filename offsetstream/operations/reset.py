@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsetstream.cluster.committed import CommittedOffset, Place, omitted, with_offsets
-from offsetstream.cluster.group_admin import GroupAdmin, Standing
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+from offsetstream.cluster.group_admin import GroupAdmin, GroupState
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of, first_since
@@ -113,7 +113,7 @@ def require_some(scope: Scope, given: Collection[Place]) -> None:
 
 
 def objections_to_group(
-    group_id: str, state: Standing, committed: Collection[Place], *, may_be_new: bool = False
+    group_id: str, state: GroupState, committed: Collection[Place], *, may_be_new: bool = False
 ) -> Iterator[Objection]:
     """Yield the objections to any change of the group's offsets."""
     if state.group_type is None and not may_be_new and not committed:
@@ -139,7 +139,7 @@ def open_transactions(admin: GroupAdmin, group_id: str, places: Collection[Place
         )
 
 
-def recreated(
+def recreation_objections(
     changes: Collection[Change], former_ids: Mapping[tuple[str, Place], Collection[str]]
 ) -> Iterator[Objection]:
     """Yield an objection for each change whose topic was recreated.
@@ -193,7 +193,7 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
 
 def _times(
     cluster: MetadataCache, target: Target, ends: Answers, deadline: float
-) -> dict[TopicPlace, int | str | None]:
+) -> dict[TopicPartitionKey, int | str | None]:
     """Return the first offset at the target's time or later in each log, if there is one. One lookup for all groups."""
     known = [place for place, end in ends.items() if isinstance(end, LogEnd)] if target.word == "time" else []
     return first_since(cluster, dict.fromkeys(known, target.value), deadline) if known else {}

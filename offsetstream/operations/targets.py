@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 from offsetstream.cluster import log_ends
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.operations.plan import NO_OFFSET, NO_TOPIC, OUT_OF_RANGE, UNKNOWN_LOG, Change, Objection
 
 Word: TypeAlias = Literal["earliest", "latest", "current", "offset", "shift", "time", "offsets"]
-Times: TypeAlias = Mapping[TopicPlace, int | str | None]
+Times: TypeAlias = Mapping[TopicPartitionKey, int | str | None]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def changes_of(
     `since` has the first offset at the target's time or later.
     """
     for place in sorted(places):
-        before, end = present.get(place), ends[TopicPlace(*place)]
+        before, end = present.get(place), ends[TopicPartitionKey(*place)]
         if isinstance(end, NoEnd):
             yield _without_log(group_id, place, end.error)
             continue
-        requested = _requested_offset(target, group_id, place, before, end, since.get(TopicPlace(*place)))
+        requested = _requested_offset(target, group_id, place, before, end, since.get(TopicPartitionKey(*place)))
         if not isinstance(requested, CommittedOffset):
             kind, reason = requested
             yield Objection(kind, group_id, place, reason)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from offsetstream.cluster.committed import CommittedOffset, Place, with_offsets
 from offsetstream.cluster.group_admin import GroupAdmin
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import ends_of
@@ -23,7 +23,7 @@ from offsetstream.operations.reset import (
     long_metadata,
     objections_to_group,
     open_transactions,
-    recreated,
+    recreation_objections,
     require_some,
     without_epochs,
 )
@@ -42,7 +42,7 @@ def plan_undo(
     wanted = [each for each in snapshot.changes if _is_in(scope, each.place)]
     require_to_read(cluster, {each.topic for each in wanted})
     ends = ends_of(cluster, {each.place for each in wanted}, time.monotonic() + timeout)
-    gone = {each.place for each in wanted if TopicPlace(*each.place) not in ends}
+    gone = {each.place for each in wanted if TopicPartitionKey(*each.place) not in ends}
     plan.notes += [f"{topic}-{number} no longer exists and is skipped" for topic, number in sorted(gone)]
     by_group: dict[str, list[Change]] = {}
     for each in wanted:
@@ -56,7 +56,7 @@ def plan_undo(
             for found in _reverted(each, committed.get(each.place), ends):
                 (plan.objections if isinstance(found, Objection) else plan.changes).append(found)  # type: ignore[arg-type]
     ids = {(each.group_id, each.place): {each.topic_id} for each in wanted if each.topic_id}
-    plan.objections += [*recreated(plan.changes, ids), *long_metadata(cluster, plan.changes)]
+    plan.objections += [*recreation_objections(plan.changes, ids), *long_metadata(cluster, plan.changes)]
     plan.changes = without_epochs(plan.changes, plan.objections)
     return plan
 
@@ -70,7 +70,7 @@ def _is_in(scope: Scope, place: Place) -> bool:
 def _reverted(done: Change, committed: CommittedOffset | None, ends: Answers) -> Iterator[Change | Objection]:
     if committed == done.present:
         return  # never done, or already reverted
-    found = ends.get(TopicPlace(*done.place))
+    found = ends.get(TopicPartitionKey(*done.place))
     end = found if isinstance(found, LogEnd) else None
     yield Change(
         done.group_id,
@@ -80,7 +80,7 @@ def _reverted(done: Change, committed: CommittedOffset | None, ends: Answers) ->
         *((end.log_start_offset, end.high_watermark, end.topic_id) if end else (None, None, None)),
     )
     is_recreated = end is not None and is_another(end.topic_id, [done.topic_id] if done.topic_id else ())
-    # A deleted topic loses its offsets: then nobody moved the group, and `recreated` yields the objection.
+    # A deleted topic loses its offsets: then nobody moved the group, and `recreation_objections` yields the objection.
     if committed != done.new and not (committed is None and is_recreated):
         yield Objection(
             MOVED,

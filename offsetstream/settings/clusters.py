@@ -14,7 +14,7 @@ from offsetstream.settings.kinds import CATALOG
 
 TABLE = "clusters"
 # Folders that no two clusters may share, and their defaults. A cluster without its own uses a subfolder of the default.
-APART = {"tables": "tables", "checkpoint": "checkpoints"}
+OWN_FOLDERS = {"tables": "tables", "checkpoint": "checkpoints"}
 _PORT, _ADDRESS = "metrics-port", "metrics-address"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also a folder's name: neither .. nor -x
 _LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
@@ -39,11 +39,11 @@ def require_different(path: str, names: Sequence[str]) -> None:
 def unknown(path: str, name: str, known: Sequence[str]) -> UsageError:
     """Return the error for a cluster that the file does not have."""
     return UsageError(
-        f"{path}: there is no cluster {name}: " + (advice(name, known) if known else "the file has no clusters")
+        f"{path}: there is no cluster {name}: " + (suggestion(name, known) if known else "the file has no clusters")
     )
 
 
-def advice(name: str, known: Sequence[str]) -> str:
+def suggestion(name: str, known: Sequence[str]) -> str:
     """Return the known name that is most alike, as a question, else all known names."""
     from difflib import get_close_matches  # noqa: PLC0415 - for errors only
 
@@ -51,9 +51,9 @@ def advice(name: str, known: Sequence[str]) -> str:
     return f"did you mean {alike[0]}?" if alike else f"known names are {', '.join(known)}"
 
 
-def below(path: str, cluster: str, key: str, general: Any) -> Any:
+def subfolder(path: str, cluster: str, key: str, general: Any) -> Any:
     """Return the cluster's subfolder of the general folder. Raise UsageError for a catalog, which has no folders."""
-    folder = APART[key] if general is None else general
+    folder = OWN_FOLDERS[key] if general is None else general
     if not isinstance(folder, str):
         return folder  # reported where its type is checked
     if key == "tables" and CATALOG.fullmatch(folder):
@@ -63,12 +63,12 @@ def below(path: str, cluster: str, key: str, general: Any) -> Any:
     return f"{folder.rstrip('/')}/{cluster}"
 
 
-def require_apart(path: str, jobs: Mapping[str, Callable[[str], Any]]) -> None:
+def require_own_places(path: str, jobs: Mapping[str, Callable[[str], Any]]) -> None:
     """Raise UsageError if the jobs of two clusters have the same tables, checkpoints or port.
 
     `jobs` has for each cluster's name a function that returns the value of a key.
     """
-    for key in (*APART, _PORT):
+    for key in (*OWN_FOLDERS, _PORT):
         values = {name: given(key) for name, given in jobs.items()} if len(jobs) > 1 else {}
         for one, other in combinations(values, 2):
             own_address = key == _PORT and jobs[one](_ADDRESS) != jobs[other](_ADDRESS)

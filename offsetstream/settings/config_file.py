@@ -154,7 +154,7 @@ class Section:
             raise UsageError(f"{self.path}: {name} must be {key.name}, not {given}")
 
     def _unknown(self, name: str, key: str, known: list[str], more: str = "") -> UsageError:
-        return UsageError(f"{self.path}: unknown key {name}: {clusters.advice(key, known)}{more}")
+        return UsageError(f"{self.path}: unknown key {name}: {clusters.suggestion(key, known)}{more}")
 
     def _as_given(self, name: str, value: Any) -> Any:
         return dict(self.flat(name, value)) if isinstance(value, dict) else value
@@ -178,7 +178,7 @@ class ConfigFile:
         self._general = Section(path, content)
         self._clusters = {name: self._section(name, each) for name, each in content.get(clusters.TABLE, {}).items()}
         clusters.require_different(path, self.clusters)
-        clusters.require_apart(path, {name: partial(self._job_value, name) for name in self._clusters})
+        clusters.require_own_places(path, {name: partial(self._job_value, name) for name in self._clusters})
         if cluster is not None and cluster not in self._clusters:
             raise clusters.unknown(path, cluster, self.clusters)
         self._cluster = cluster
@@ -220,7 +220,9 @@ class ConfigFile:
             for key, value in section.values(command, keys, but).items():
                 values[key] = values.get(key, {}) | value if isinstance(value, dict) else value
         if self._cluster is not None:
-            values |= {key: self._own_folder(self._cluster, command, key) for key in clusters.APART if key in keys}
+            values |= {
+                key: self._own_folder(self._cluster, command, key) for key in clusters.OWN_FOLDERS if key in keys
+            }
             if "command-config" in values:
                 self._require_own_properties(self._clusters[self._cluster], command)
         return values
@@ -232,7 +234,7 @@ class ConfigFile:
             given = section.kafka if key == _KAFKA else section.given(command, key)
             if given is not None and (not name or name in dict(section.flat(key, given))):
                 return section.where
-            if section.name and key in clusters.APART:
+            if section.name and key in clusters.OWN_FOLDERS:
                 break
         return f"{sections[-1].where}: the cluster's subfolder of the general {key}"
 
@@ -248,11 +250,11 @@ class ConfigFile:
     def _own_folder(self, cluster: str, command: str, key: str) -> Any:
         """Return a cluster's folder: the one that it names, else its subfolder of the general folder."""
         own, general = self._clusters[cluster].given(command, key), self._general.given(command, key)
-        return clusters.below(self.path, cluster, key, general) if own is None else own
+        return clusters.subfolder(self.path, cluster, key, general) if own is None else own
 
     def _job_value(self, cluster: str, key: str) -> Any:
         """Return the value of a key of `run` for a cluster, unchecked."""
-        if key in clusters.APART:
+        if key in clusters.OWN_FOLDERS:
             return self._own_folder(cluster, "run", key)
         values = [section.given("run", key) for section in self._sections(cluster)]
         return next((value for value in reversed(values) if value is not None), None)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pyspark.sql import SparkSession
 
 from offsetstream.spark.session import has_class
-from offsetstream.tables.session_settings import set_meanwhile
+from offsetstream.tables.session_settings import with_settings
 
 _SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -15,7 +15,7 @@ _CLASS = "FileSystemBasedCheckpointFileManager"
 _CLASSES = (f"{_STREAMING}.checkpointing.{_CLASS}", f"{_STREAMING}.{_CLASS}")  # since Spark 4.1, and before 4.1
 
 
-def written_directly(spark: SparkSession, uri: str) -> AbstractContextManager[None]:
+def fast_checkpoint_writes(spark: SparkSession, uri: str) -> AbstractContextManager[None]:
     """Return a context in which a new query writes a local checkpoint with Hadoop's FileSystem API.
 
     With FileContext, Spark's default, Hadoop starts processes of `stat` and `chmod` for both files of each batch. Both
@@ -25,4 +25,4 @@ def written_directly(spark: SparkSession, uri: str) -> AbstractContextManager[No
     if not uri.startswith("file:") or spark.conf.get(_SETTING, None) is not None:
         return nullcontext()
     found = next((name for name in _CLASSES if has_class(spark, name)), None)
-    return nullcontext() if found is None else set_meanwhile(spark, {_SETTING: found})
+    return nullcontext() if found is None else with_settings(spark, {_SETTING: found})

@@ -112,7 +112,7 @@ def _is_login(text: str) -> bool:
 
 
 @contextmanager
-def explain_lost_java() -> Iterator[None]:
+def explain_ended_java() -> Iterator[None]:
     """Turn any failure after the end of Spark's JVM into one line that says so."""
     try:
         with warnings.catch_warnings():

@@ -28,7 +28,7 @@ from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, first_line
 from offsetstream.spark import worker_daemon
-from offsetstream.spark.session import connectors, ending, prepared_by
+from offsetstream.spark.session import connectors, ending, prepared_from
 from offsetstream.spark.settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -86,7 +86,7 @@ class LocalSpark:
     def session(self) -> SparkSession:
         """Start the session (call it once). Raises EnvironmentNotReadyError if Java or a connector is missing."""
         try:
-            spark = prepared_by(SparkSession.builder.config(map=dict(self._settings.result())))
+            spark = prepared_from(SparkSession.builder.config(map=dict(self._settings.result())))
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise

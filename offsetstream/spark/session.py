@@ -26,7 +26,7 @@ from offsetstream.spark.settings import (
     merged,
     wanted,
 )
-from offsetstream.tables.session_settings import as_set, put_back
+from offsetstream.tables.session_settings import current_settings, restore_settings
 
 # The newest connectors for each minor version of PySpark. The token provider may be older, because some registries lack
 # it for 4.0.4 and 4.1.3. Spark 4.0 itself uses Kafka's clients 3.9.0, which have a known vulnerability
@@ -51,7 +51,7 @@ def ending(spark: SparkSession) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def keep_few_consumers(spark: SparkSession, largest_batch: int) -> None:
+def limit_idle_consumers(spark: SparkSession, largest_batch: int) -> None:
     """Limit Spark's idle consumers, so that they keep at most 128 MiB for batches of `largest_batch` bytes.
 
     Works only before Spark has read anything, and only in this process: executors use their own configuration.
@@ -65,7 +65,7 @@ def submitted_session() -> SparkSession:
     """Return the session of spark-submit or Databricks, prepared for the job."""
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
-    return prepared_by(SparkSession.builder.appName("offsetstream").config(map=settings))
+    return prepared_from(SparkSession.builder.appName("offsetstream").config(map=settings))
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def launchers_session() -> Iterator[SparkSession]:
         yield spark
 
 
-def prepared_by(builder: SparkSession.Builder) -> SparkSession:
+def prepared_from(builder: SparkSession.Builder) -> SparkSession:
     """Return the builder's session, prepared. A new Spark context is created in another thread.
 
     In the main thread, PySpark would install its own SIGINT handler, which calls the JVM. With Ctrl-C during one of our
@@ -135,12 +135,12 @@ def _require_own_jvm(spark: SparkSession) -> None:
 def prepared(spark: SparkSession) -> Iterator[SparkSession]:
     """Prepare the user's session within the context, and restore its settings afterwards."""
     _require_own_jvm(spark)
-    before = as_set(spark, [*wanted(spark), HIDDEN_OPTIONS])
+    before = current_settings(spark, [*wanted(spark), HIDDEN_OPTIONS])
     try:
         yield prepare(spark)
     finally:
         with suppress(Py4JError, OSError):  # the session has ended
-            put_back(spark, before)
+            restore_settings(spark, before)
 
 
 def connectors() -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class KafkaSource:
         """Return the raw records of each partition from `start` to `end` (exclusive), with schema `RAW_TYPE`."""
         if not start:
             return spark.createDataFrame([], RAW_TYPE)
-        tell_java(spark, self.properties)
+        set_java_properties(spark, self.properties)
         frame = (
             spark.read.format("kafka")
             .options(**self._options(sorted(start)))
@@ -81,13 +81,13 @@ class KafkaSource:
 
     def stream(self, spark: SparkSession, start: Mapping[int, int], max_offsets: int) -> DataFrame:
         """Return the stream of raw records from `start`. A query with a checkpoint continues there instead."""
-        tell_java(spark, self.properties)
+        set_java_properties(spark, self.properties)
         reader = spark.readStream.format("kafka").options(**self._options(sorted(start)))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets).option("startingOffsets", _offsets(start))
         return _raw(reader.load())
 
 
-def tell_java(spark: SparkSession, properties: Mapping[str, str]) -> None:
+def set_java_properties(spark: SparkSession, properties: Mapping[str, str]) -> None:
     """Set the Java system properties that Kafka's clients in Spark's driver need."""
     system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # never None while Spark runs
     for name, value in java_system_properties(properties).items():

@@ -16,7 +16,7 @@ from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.spark_rows import is_held, timestamp_of
+from offsetstream.tables.spark_rows import is_supported_time, timestamp_of
 
 FILTERED = "is_filtered"
 
@@ -38,7 +38,8 @@ class Decoder:
             "* EXCEPT (record_timestamp, decoded)",
             "decoded.*",
             # A producer may set any timestamp (message.timestamp.after.max.ms).
-            f"CASE WHEN {is_held('unix_millis(record_timestamp)')} THEN record_timestamp END AS record_timestamp",
+            f"CASE WHEN {is_supported_time('unix_millis(record_timestamp)')} THEN record_timestamp END"
+            " AS record_timestamp",
             f"{timestamp_of('decoded.commit_timestamp_ms')} AS commit_timestamp",
             f"{timestamp_of('decoded.expire_timestamp_ms')} AS expire_timestamp",
             "key AS key_bytes",

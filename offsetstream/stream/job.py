@@ -15,17 +15,17 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
 from offsetstream.cluster.rights import TOPIC_NAMES
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.spark.executors import require_packages
-from offsetstream.spark.failures import explain_lost_java
+from offsetstream.spark.failures import explain_ended_java
 from offsetstream.spark.session import prepared
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
-from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, in_words
+from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
 from offsetstream.stream.lifecycle.patience import Patience
 from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
@@ -97,7 +97,7 @@ class Job:
             self._progress.say("Stopped between two batches")
         else:
             leaderless = self._leaders.leaderless
-            except_for = f", except {in_words(leaderless)}, which cannot be read now" if leaderless else ""
+            except_for = f", except {partitions_text(leaderless)}, which cannot be read now" if leaderless else ""
             self._progress.say(f"Everything is applied{except_for}")
 
     def _run(self) -> None:
@@ -141,7 +141,7 @@ class Job:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        with explain_lost_java(), self._session as spark:
+        with explain_ended_java(), self._session as spark:
             require_java_in_utf8(spark.sparkContext._jvm, (self._settings.tables, self._settings.checkpoint))
             require_packages(spark)
             yield spark

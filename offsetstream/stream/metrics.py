@@ -10,7 +10,7 @@ from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.server import serving
 from offsetstream.progress import Progress
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.store import DEAR_SECONDS, Store
+from offsetstream.tables.store import COSTLY_CHECK_SECONDS, Store
 
 _SECONDS = 15.0  # between two queries of the tables
 
@@ -43,7 +43,7 @@ class Metrics:
         if not self._settings.metrics_port:
             yield
             return
-        groups = GroupMetrics(self._shown, DEAR_SECONDS if tables.is_dear else _SECONDS, self._progress.warn)
+        groups = GroupMetrics(self._shown, COSTLY_CHECK_SECONDS if tables.is_costly else _SECONDS, self._progress.warn)
         self.job.registry.register(groups)
         groups.start(tables)
         try:

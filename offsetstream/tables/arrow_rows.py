@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import regrouped
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
-from offsetstream.tables.row_keys import RowKeys, among
+from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import Snapshot, Store, Transaction
@@ -42,7 +42,7 @@ def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.
 
 def append_to(table: Snapshot, rows: pa.Table, batch: BatchId, transaction: Transaction) -> pa.Table:
     """Append rows, signed with the batch, to an opened table; ConflictError if another write came first."""
-    signed = conform(with_constants(rows, batch.signature(datetime.now(UTC).date())), load_schema(table.name))
+    signed = conform(with_constant_columns(rows, batch.signature(datetime.now(UTC).date())), load_schema(table.name))
     table.append([signed], transaction)
     return signed
 
@@ -81,7 +81,7 @@ def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns:
         where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
     wanted = RowKeys(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
     parts = regrouped(tables.open(name).rows(where, selected), len(groups))
-    found = [among(part, wanted) for part in parts]
+    found = [rows_with_keys(part, wanted) for part in parts]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 
@@ -105,7 +105,7 @@ def timestamps_of(milliseconds: pa.Array) -> pa.Array:
     return _between(milliseconds, FIRST_MS, LAST_MS).cast(pa.timestamp("ms", "UTC")).cast(_UTC)
 
 
-def held(timestamps: pa.Array) -> pa.Array:
+def supported_timestamps(timestamps: pa.Array) -> pa.Array:
     """Return timestamps in microseconds, with null for those outside the years 1 to 9999."""
     return _between(timestamps.cast(pa.int64()), FIRST_MS * 1000, LAST_MS * 1000 + 999).cast(_UTC)
 
@@ -115,7 +115,7 @@ def _between(numbers: pa.Array, first: int, last: int) -> pa.Array:
     return pc.if_else(is_between, numbers, pa.scalar(None, pa.int64()))
 
 
-def with_constants(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+def with_constant_columns(rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     """Return the rows with a column added for each value, the same in every row."""
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))

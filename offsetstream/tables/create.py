@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.errors import TablesError
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel
@@ -34,7 +34,7 @@ def create_tables(
     in_parallel([partial(tables.create, schema, properties) for schema in missing])
 
 
-def require_tables_of(tables: Store, cluster_id: str) -> None:
+def require_cluster(tables: Store, cluster_id: str) -> None:
     """Raise TablesError if the tables belong to another cluster than `cluster_id`."""
     table = tables.opened(OFFSETS_PARTITIONS)
     if table is not None:

@@ -11,7 +11,7 @@ from offsetstream.coordinator.groups import derive_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.plain_rows import Rows
 
-PLACE = ("offsets_partition", "log_id", "in_coordinator_partition")  # the same in every row of a group
+GROUP_CONSTANTS = ("offsets_partition", "log_id", "in_coordinator_partition")  # the same in every row of a group
 
 
 def cell_of(row: Mapping[str, Any]) -> Cell:
@@ -37,7 +37,7 @@ def rows_of_group(
 ) -> dict[str, Rows] | None:
     """Return the group's rows by name of each of `DERIVED_TABLES`; None if there is no such group.
 
-    `exists`: whether the coordinator has the group even without a cell. `place`: values of the `PLACE` columns.
+    `exists`: whether the coordinator has the group even without a cell. `place`: values of `GROUP_CONSTANTS`.
     """
     rows = derive_group(cells, group_id=group_id, exists=exists, topic_names=topic_names)
     if rows is None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 SMALL_ROWS = 200_000  # up to this the driver and delta-rs take a tenth of Spark's time
 SMALL_LOAD = 1_200_000  # rows that remain of a log after a load: Spark takes at least twice as long, with less memory
-FEW_ROWS = 16_384  # rows of a batch that the reading Spark job returns to the driver at once
+MAX_SMALL_ROWS = 16_384  # rows of a batch that the reading Spark job returns to the driver at once
 SMALL_BYTES = 128 << 20  # of keys, values and their JSON together
 
 

@@ -23,7 +23,7 @@ OPEN_FILE_BYTES, CLOSED_FILE_BYTES = 16 * MIB, 128 * MIB
 
 
 @dataclass(frozen=True)
-class Crowd:
+class SmallFiles:
     """A set of small files to compact: the files of one day of a history, or of a complete state table (`day` None)."""
 
     day: date | None
@@ -32,20 +32,20 @@ class Crowd:
     is_closed: bool  # no new rows come
 
 
-def crowd_of(day: date | None, files: int, today: date) -> Crowd:
+def small_files_of(day: date | None, files: int, today: date) -> SmallFiles:
     """Return the set of `files` files of a day, or of a complete state table."""
     is_closed = day is None or day < today
-    return Crowd(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)
+    return SmallFiles(day, files, CLOSED_FILE_BYTES if is_closed else OPEN_FILE_BYTES, is_closed)
 
 
-def compaction_order(crowds: Iterable[Crowd], today: date) -> list[Crowd]:
+def compaction_order(small_files: Iterable[SmallFiles], today: date) -> list[SmallFiles]:
     """Return the sets with at least two files, closed days last."""
-    found = (crowd for crowd in crowds if crowd.files > 1)
+    found = (crowd for crowd in small_files if crowd.files > 1)
     return sorted(found, key=lambda crowd: (crowd.is_closed, crowd.day or today))
 
 
 @dataclass(frozen=True)
-class Present:
+class CurrentFiles:
     """Number of data files of a table's current version, and their bytes."""
 
     files: int
@@ -53,7 +53,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFiles:
     """Number of stored data files and log files of a table, and the bytes of all; includes files no longer used."""
 
     files: int
@@ -65,11 +65,11 @@ class TableFiles(ABC):
     """The files of a table at the version that was opened."""
 
     @abstractmethod
-    def crowds(self) -> list[Crowd]:
+    def small_files(self) -> list[SmallFiles]:
         """Return the sets of at least two files that are smaller than half of their target, closed days last."""
 
     @abstractmethod
-    def compact(self, crowd: Crowd) -> None:
+    def compact(self, crowd: SmallFiles) -> None:
         """Compact its files; ConflictError if another write removed one meanwhile."""
 
     @abstractmethod
@@ -81,11 +81,11 @@ class TableFiles(ABC):
         """Return the names of the data files that `clear` would delete."""
 
     @abstractmethod
-    def present(self) -> Present:
+    def present(self) -> CurrentFiles:
         """Return number and bytes of the current data files."""
 
     @abstractmethod
-    def stored(self, without: Collection[str] = ()) -> Stored:
+    def stored(self, without: Collection[str] = ()) -> StoredFiles:
         """Return number and bytes of all stored files, except data files with the names in `without`."""
 
     @abstractmethod

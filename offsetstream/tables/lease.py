@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life, here
+from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState, LeaseRow, here
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
@@ -45,13 +45,13 @@ class UnsureLeaseError(LeaseError):
 class Lease:
     """The lease of one job on a set of tables. `acquire` takes it, `heartbeat` keeps it."""
 
-    def __init__(self, table: Snapshot, owner: str, found: LeaseRow, look_seconds: float) -> None:
+    def __init__(self, table: Snapshot, owner: str, found: LeaseRow, check_seconds: float) -> None:
         self._rows = CachedRows(table)
         self._lock = threading.Lock()  # the heartbeat thread and the job's thread share the table
         self.owner = owner
         self.found = found  # the lease before this job took it: it shows how the previous job ended
         self.seen = found  # the lease at its last read
-        self.look_seconds = look_seconds  # the store's
+        self.check_seconds = check_seconds  # the store's
 
     @classmethod
     def acquire(cls, tables: Store, watch: HeartbeatWatch | None = None, *, force: bool = False) -> Lease:
@@ -66,14 +66,14 @@ class Lease:
             table = _open(tables)
         row, life = (watch or HeartbeatWatch()).look(partial(_read_again, table))
         assert row is not None  # noqa: S101 - written above
-        if life is not Life.DEAD and not force:
+        if life is not HolderState.DEAD and not force:
             message = (
-                f"another job ({row.holder}) writes to {tables.name}; its last heartbeat: {row.sign_of_life}. Stop it "
-                f"with 'offsetstream stop --tables {tables.name}'. If it has died, wait {LIFETIME.seconds} s, or start "
-                "this job with --force"
+                f"another job ({row.holder}) writes to {tables.name}; its last heartbeat: {row.last_heartbeat}. "
+                f"Stop it with 'offsetstream stop --tables {tables.name}'. If it has died, wait {LIFETIME.seconds} s, "
+                "or start this job with --force"
             )
-            raise LeaseError(message) if life is Life.ALIVE else UnsureLeaseError(message, row)
-        lease = cls(table, f"{here()}{os.getpid()}/{uuid.uuid4()}", row, tables.look_seconds)
+            raise LeaseError(message) if life is HolderState.ALIVE else UnsureLeaseError(message, row)
+        lease = cls(table, f"{here()}{os.getpid()}/{uuid.uuid4()}", row, tables.check_seconds)
         lease._claim(row.owner)
         return lease
 

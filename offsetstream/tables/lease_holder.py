@@ -34,14 +34,14 @@ class LeaseRow:
         return f"process {self.pid} on {self.host}"
 
     @property
-    def sign_of_life(self) -> str:
+    def last_heartbeat(self) -> str:
         """The last heartbeat, for a message."""
         if self.heartbeat_at is None:
             return "none"
         return f"{self.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC by the clock of that host"
 
 
-class Life(enum.Enum):
+class HolderState(enum.Enum):
     """Whether the job that holds a lease is alive, as far as known."""
 
     DEAD = "dead"  # or nobody holds the lease
@@ -62,12 +62,12 @@ class HeartbeatWatch:
         self._since = 0.0
         self._has_changed = False
 
-    def look(self, read: Callable[[], LeaseRow | None]) -> tuple[LeaseRow | None, Life]:
+    def look(self, read: Callable[[], LeaseRow | None]) -> tuple[LeaseRow | None, HolderState]:
         """Read the lease; return it, and whether its holder is alive."""
         started = time.monotonic()  # taken before the read, because this process may be suspended at any line
         row = read()
         if row is None or row.owner is None:
-            return row, Life.DEAD
+            return row, HolderState.DEAD
         if (known := _known_here(row)) is not None:
             return row, known
         sign = (row.owner, row.heartbeat_at)
@@ -75,8 +75,8 @@ class HeartbeatWatch:
             self._has_changed = self._sign is not None
             self._sign, self._since = sign, time.monotonic()
         elif started - self._since >= LIFETIME.total_seconds():
-            return row, Life.DEAD
-        return row, Life.ALIVE if self._has_changed else Life.UNSURE
+            return row, HolderState.DEAD
+        return row, HolderState.ALIVE if self._has_changed else HolderState.UNSURE
 
 
 def here() -> str:
@@ -91,15 +91,15 @@ def here() -> str:
         return f"{socket.gethostname()}/"
 
 
-def _known_here(row: LeaseRow) -> Life | None:
+def _known_here(row: LeaseRow) -> HolderState | None:
     """Return whether the holder is alive if it ran on this host and this host knows; else None."""
     if row.owner is None or row.host != socket.gethostname() or not row.owner.startswith(here()):
         return None
     if not _is_another_live_process(row.pid):
-        return Life.DEAD
+        return HolderState.DEAD
     # A suspended process, or another process that now has its id, writes no heartbeat.
     age = None if row.heartbeat_at is None else datetime.now(UTC) - row.heartbeat_at
-    return Life.ALIVE if age is not None and timedelta(0) <= age < LIFETIME else None
+    return HolderState.ALIVE if age is not None and timedelta(0) <= age < LIFETIME else None
 
 
 def _is_another_live_process(pid: int | None) -> bool:

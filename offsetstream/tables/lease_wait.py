@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from offsetstream.tables.lease import Lease, UnsureLeaseError, lease_reader
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, LeaseRow, Life
+from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState, LeaseRow
 from offsetstream.tables.store import Store
 
 POLL_SECONDS = 1.0
@@ -41,8 +41,8 @@ def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatc
     watch, is_reported, read = watch or HeartbeatWatch(), False, lease_reader(tables)
     while True:
         row, life = watch.look(read)
-        if row is None or life is not Life.UNSURE:
-            return life is Life.ALIVE
+        if row is None or life is not HolderState.UNSURE:
+            return life is HolderState.ALIVE
         if not is_reported:
             say(_watching(row, "it counts as dead", ""))
         is_reported = True
@@ -51,6 +51,6 @@ def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatc
 
 def _watching(row: LeaseRow, outcome: str, hint: str) -> str:
     return (
-        f"Checking whether {row.holder} is alive (last heartbeat: {row.sign_of_life}): if there is no new heartbeat "
+        f"Checking whether {row.holder} is alive (last heartbeat: {row.last_heartbeat}): if there is no new heartbeat "
         f"for {LIFETIME.seconds} s, {outcome}{hint}"
     )

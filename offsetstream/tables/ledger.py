@@ -2,7 +2,7 @@
 
 The topic is compacted, so it cannot show which rows a history has lost. The ledger can. Records of a log enter a
 history in the order of their offsets. So for each log, all rows up to the ledger's last offset are counted, and no row
-above it. Rows that a job did not count before it died are counted by the next one (`count_open`).
+above it. Rows that a job did not count before it died are counted by the next one (`count_uncounted`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _append(rows: list[dict[str, Any]], tables: Store, batch: BatchId) -> None:
         table.append([data], transaction_of(table, batch))
 
 
-def count_open(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
+def count_uncounted(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
     """Count the rows that the ledger has not counted yet; return the greatest offset of each log, by history table.
 
     If the ledger has any entry of a table, only rows with an offset of at least `above` are read.
@@ -124,7 +124,7 @@ def _counted(history: str, found: pa.RecordBatchReader, above: Mapping[Log, int]
         if above is None:
             tally.add(rows)
             continue
-        is_above = rows["record_offset"].to_numpy() > limits(rows, above, _NO_OFFSET)
+        is_above = rows["record_offset"].to_numpy() > values_by_log(rows, above, _NO_OFFSET)
         tally.add(rows.filter(pa.array(is_above)))
     return tally.entries
 
@@ -143,7 +143,7 @@ def read_in_pieces(found: pa.RecordBatchReader, schema: TableSchema) -> Iterator
         yield pa.concat_tables(pieces)
 
 
-def limits(rows: pa.Table, by_log: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
+def values_by_log(rows: pa.Table, by_log: Mapping[Log, int], default: int) -> npt.NDArray[np.int64]:
     """Return for each row the value of its log in `by_log`; `default` if there is none."""
     logs = np.array([(partition << 32 | log, number) for (partition, log), number in by_log.items()], np.int64)
     logs = np.concatenate([logs.reshape(-1, 2), [[_NO_OFFSET, default]]])
@@ -183,7 +183,7 @@ def count_between(tables: Store, history: str, ranges: Mapping[Log, tuple[int, i
 
 
 @again_on_conflict
-def forget(tables: Store, histories: Collection[str]) -> None:
+def delete_entries(tables: Store, histories: Collection[str]) -> None:
     """Delete the entries of history tables from the ledger, after someone deleted these tables."""
     if histories:
         names = ", ".join(map(sql_text, sorted(histories)))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from offsetstream.errors import ConflictError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger import count_rows, last_offsets, limits, read_entries, row_of
+from offsetstream.tables.ledger import count_rows, last_offsets, read_entries, row_of, values_by_log
 from offsetstream.tables.names import LEDGER
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.store import Snapshot, Store, Transaction
@@ -28,7 +28,7 @@ _IS_NOTE = "batch_id < -1"  # a note of retention: the batch id is its number, n
 _NUMBERS = 1 << 40  # each retention of a day picks a random number up to this
 
 
-def sum_up(tables: Store, today: date) -> None:
+def sum_up_days(tables: Store, today: date) -> None:
     """Replace the entries of each day before today by their sums, so that the ledger stays small."""
     ledger = tables.open(LEDGER)
     for day in _days(ledger, f"{HISTORY_DAY} < DATE '{today}' AND batch_id IS NOT NULL"):
@@ -66,24 +66,25 @@ def note_thinned(tables: Store, history: Snapshot, day: str, kept: pa.Table) -> 
 
 
 @again_on_conflict
-def settle(tables: Store) -> None:
+def apply_notes(tables: Store) -> None:
     """Apply the valid notes of retention to the ledger and delete the others, whose authors can no longer commit."""
     noted = _histories_with_notes(tables.open(LEDGER))
     # Open the histories first: a note is written before the commit with its number.
     histories = {history: tables.open(history) for history in noted}
     ledger = tables.open(LEDGER)
     for history in noted:
-        if _days(ledger, f"history = '{history}' AND NOT {holds(histories[history])}"):
+        if _days(ledger, f"history = '{history}' AND NOT {valid_entries(histories[history])}"):
             histories[history].commit_nothing(Transaction(_app(history), _number(histories[history]) + 1))
     for day in _days(ledger, _IS_NOTE):
         found = {
-            name: read_entries(ledger, name, f"{_is_day(day)} AND {holds(table)}") for name, table in histories.items()
+            name: read_entries(ledger, name, f"{_is_day(day)} AND {valid_entries(table)}")
+            for name, table in histories.items()
         }
         remaining = {name: [each for each in entries if each.rows or each.checksum] for name, entries in found.items()}
         _overwrite_day(ledger, day, _entries_of_day(ledger, day) | remaining)
 
 
-def holds(history: Snapshot) -> str:
+def valid_entries(history: Snapshot) -> str:
     """Return the SQL condition for the ledger's valid entries of a history: a note only after its rows are removed."""
     return f"(batch_id IS NULL OR NOT {_IS_NOTE} OR batch_id = {-_number(history)})"
 
@@ -109,7 +110,7 @@ def _note(entry: Entry, before: Entry | None, after: Entry | None, number: int) 
 
 
 def _counted_rows(rows: pa.Table, last: Mapping[Log, int]) -> pa.Table:
-    return rows.filter(pa.array(rows["record_offset"].to_numpy() <= limits(rows, last, -1)))
+    return rows.filter(pa.array(rows["record_offset"].to_numpy() <= values_by_log(rows, last, -1)))
 
 
 def _by_log(entries: Iterable[Entry]) -> dict[Log, Entry]:

@@ -29,7 +29,7 @@ class Lookup:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._connection = connected()
+        self._connection = open_connection()
         self._sources: dict[str, Source] = {}
 
     def rows(
@@ -105,7 +105,7 @@ class Lookup:
         return self._sources[table].relation(connection)
 
 
-def connected() -> duckdb.DuckDBPyConnection:
+def open_connection() -> duckdb.DuckDBPyConnection:
     """Return a DuckDB connection for look-ups: limited memory, no network, no output."""
     connection = duckdb.connect(config=_config())
     connection.execute("SET enable_progress_bar = false")  # it would mix with a command's output

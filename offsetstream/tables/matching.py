@@ -69,7 +69,7 @@ def find_changes(
     return Changes(changed_keys, pa.concat_tables(added, promote_options="default"), partitions)
 
 
-def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with exactly the columns of the schema; missing columns are null."""
     columns: list[Any] = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)

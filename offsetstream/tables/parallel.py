@@ -25,7 +25,7 @@ def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambd
 
 
 @contextmanager
-def beside(step: Step) -> Iterator[None]:
+def running_alongside(step: Step) -> Iterator[None]:
     """Run the step in a thread while the context runs, then wait for it.
 
     The step's error is raised, unless the context raised one itself.

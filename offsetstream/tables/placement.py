@@ -95,7 +95,7 @@ def read_placement(lookup: Lookup) -> Placement:
     return Placement(len(rows), homes)
 
 
-def doubtful_homes(tables: Store) -> tuple[dict[str, int], bool]:
+def uncertain_homes(tables: Store) -> tuple[dict[str, int], bool]:
     """Return the partition with the latest records, for groups in several partitions or in none of their own.
 
     The second value is whether `in_coordinator_partition` is right in all of their rows.
@@ -122,7 +122,7 @@ def latest_homes(copies: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {group_id: partition for group_id, (_, _, partition) in found.items()}
 
 
-def written_last(tables: Store, at_most: int) -> list[Latest]:
+def latest_groups(tables: Store, at_most: int) -> list[Latest]:
     """Return up to `at_most` groups, those with the latest records first."""
     found = [Latest(**row) for row in _copies(tables, _LATEST.format(at_most=at_most))]
     return sorted(found, key=lambda each: each.newest, reverse=True)

@@ -18,7 +18,7 @@ from offsetstream.tables.schema import ColumnSchema, TableSchema
 Rows = Sequence[Row | Assignments]
 
 
-def flat(rows: Rows) -> list[Row]:
+def flat_rows(rows: Rows) -> list[Row]:
     """Return all rows as one flat list."""
     return [row for each in rows for row in (each.rows() if isinstance(each, Assignments) else (each,))]
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from offsetstream.codec.decoding import decode_records
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables.arrow_rows import held, is_null, renamed, timestamps_of
+from offsetstream.tables.arrow_rows import is_null, renamed, supported_timestamps, timestamps_of
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, GROUP_CELLS, RECORD_TABLES, RECORDS, UNDECODABLE
 
@@ -22,11 +22,11 @@ CELLS_RENAMED = {  # the same for the tables of cells, which get the last record
 }
 
 
-def decode_here(raw: pa.Table) -> pa.Table:
+def decode_on_driver(raw: pa.Table) -> pa.Table:
     """Return the raw records with the decoded columns and timestamps added."""
     decoded = decode_records(raw["key"], raw["value"])
     derived = {
-        "record_timestamp": held(raw["record_timestamp"]),
+        "record_timestamp": supported_timestamps(raw["record_timestamp"]),
         "commit_timestamp": timestamps_of(decoded["commit_timestamp_ms"]),
         "expire_timestamp": timestamps_of(decoded["expire_timestamp_ms"]),
         "key_bytes": raw["key"],
@@ -36,7 +36,7 @@ def decode_here(raw: pa.Table) -> pa.Table:
     return pa.table({name: column for part in (*columns, derived) for name, column in part.items()})
 
 
-def is_of(table: str, decoded: pa.Table) -> pa.Array:
+def belongs_to(table: str, decoded: pa.Table) -> pa.Array:
     """Return for each decoded record whether it belongs to the history table."""
     good = is_null(decoded, "error")
     commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
@@ -44,6 +44,6 @@ def is_of(table: str, decoded: pa.Table) -> pa.Array:
     return dict(zip(RECORD_TABLES, kinds, strict=True))[table]
 
 
-def as_rows_of(table: str, decoded: pa.Table) -> pa.Table:
+def with_history_columns(table: str, decoded: pa.Table) -> pa.Table:
     """Return the decoded records with the columns of the history table added."""
     return renamed(decoded, RENAMED[table])

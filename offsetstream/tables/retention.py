@@ -10,7 +10,7 @@ from datetime import date
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger_days import note_thinned, settle
+from offsetstream.tables.ledger_days import apply_notes, note_thinned
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 from offsetstream.tables.store import Store
 
@@ -27,14 +27,14 @@ def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: 
     past = sorted(day for day in tables.open(schema.name).written_days() if day < horizon)
     thinned = sum(_thin_day(tables, schema, str(day), horizon, dry_run) for day in past)
     if not dry_run:
-        settle(tables)
+        apply_notes(tables)
     return thinned
 
 
 @again_on_conflict
 def _thin_day(tables: Store, schema: TableSchema, day: str, horizon: date, dry_run: bool) -> int:
     if not dry_run:
-        settle(tables)
+        apply_notes(tables)
     table = tables.open(schema.name)
     (count,) = table.query(f"SELECT count(*) AS n FROM rows WHERE {_day_condition(day)}").read_all()["n"].to_pylist()  # noqa: S608
     kept = table.query(_kept_rows(schema, day, horizon)).read_all()

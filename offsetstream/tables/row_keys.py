@@ -48,12 +48,12 @@ class RowKeys:
         return _positions(numbers, self._numbers)
 
 
-def among(rows: pa.Table, keys: RowKeys) -> pa.Table:
+def rows_with_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
     """Return the rows whose key is one of `keys`."""
     return rows.filter(pc.is_valid(keys.find(rows)))
 
 
-def without(rows: pa.Table, keys: RowKeys) -> pa.Table:
+def rows_without_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
     """Return the rows whose key is not one of `keys`."""
     return rows.filter(pc.is_null(keys.find(rows)))
 

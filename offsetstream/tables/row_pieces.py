@@ -15,7 +15,7 @@ ROWS_AT_ONCE = 10_000
 _RECORDS_AT_ONCE = 64  # each may be a megabyte of JSON
 
 
-def as_python(records: pa.Table) -> Iterator[dict[str, Any]]:
+def to_python(records: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield records as plain rows."""
     for batch in records.to_batches(max_chunksize=_RECORDS_AT_ONCE):
         yield from batch.to_pylist()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import with_users_columns
-from offsetstream.tables.row_keys import RowKeys, without
+from offsetstream.tables.row_keys import RowKeys, rows_without_keys
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
@@ -116,7 +116,7 @@ def insert_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -
     signature = batch.signature(datetime.now(UTC).date())
     new = _arrow(name, [{**row, **signature} for row in rows])
     for stored in table.rows(EVERY_ROW, key):
-        new = without(new, RowKeys(stored, key))
+        new = rows_without_keys(new, RowKeys(stored, key))
     table.append([new], transaction_of(table, batch))
 
 

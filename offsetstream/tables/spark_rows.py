@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.merge import DELETED, Merge
-from offsetstream.tables.plain_rows import flat
+from offsetstream.tables.plain_rows import flat_rows
 from offsetstream.tables.row_pieces import ROWS_AT_ONCE
 from offsetstream.tables.schema import ColumnSchema, TableSchema
 from offsetstream.tables.sql import quoted
@@ -32,10 +32,10 @@ def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFr
 
 def timestamp_of(column: str) -> str:
     """Return the SQL that converts milliseconds to a timestamp; null outside the years 1 to 9999."""
-    return f"CASE WHEN {is_held(column)} THEN timestamp_millis({column}) END"
+    return f"CASE WHEN {is_supported_time(column)} THEN timestamp_millis({column}) END"
 
 
-def is_held(milliseconds: str) -> str:
+def is_supported_time(milliseconds: str) -> str:
     """Return the SQL condition that the time is within the years 1 to 9999, which every engine supports."""
     return f"{milliseconds} BETWEEN {FIRST_MS} AND {LAST_MS}"
 
@@ -48,7 +48,7 @@ def struct_fields(columns: Iterable[ColumnSchema]) -> str:
     )
 
 
-def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
+def to_table_columns(rows: DataFrame, schema: TableSchema) -> DataFrame:
     """Return plain rows with the table's columns."""
     columns = (
         f"{timestamp_of(f'{column.name}_ms')} AS {column.name}" if column.type == "TIMESTAMP" else column.name
@@ -57,7 +57,7 @@ def as_stored(rows: DataFrame, schema: TableSchema) -> DataFrame:
     return rows.selectExpr(*columns)
 
 
-def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def to_python_one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     """Convert rows to Python one at a time, because a row may have megabytes of JSON."""
     for batch in batches:
         for at in range(batch.num_rows):
@@ -68,7 +68,7 @@ def in_batches(found: Iterable[dict[str, Any]], lists: Collection[str], schema: 
     """Yield rows as record batches. The columns in `lists` hold plain rows; few are Python objects at a time."""
     waiting, size = list[dict[str, Any]](), 0
     for row in found:
-        waiting.append(row | {name: flat(row[name]) for name in lists})
+        waiting.append(row | {name: flat_rows(row[name]) for name in lists})
         size += sum(len(waiting[-1][name]) for name in lists)
         if size >= ROWS_AT_ONCE:
             yield pa.RecordBatch.from_pylist(waiting, schema=schema)

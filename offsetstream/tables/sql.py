@@ -23,6 +23,6 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def of_partitions(partitions: Iterable[int]) -> str:
+def in_partitions(partitions: Iterable[int]) -> str:
     """Return the condition that a row belongs to one of the offsets partitions."""
     return f"offsets_partition IN ({', '.join(map(str, partitions)) or 'NULL'})"

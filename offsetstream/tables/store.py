@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
-DEAR_SECONDS = 60.0  # least time between two repeated actions in a store that `is_dear`
+COSTLY_CHECK_SECONDS = 60.0  # least time between two repeated actions in a store that `is_costly`
 
 
 class Transaction(NamedTuple):
@@ -87,14 +87,14 @@ class Store(ABC):
         """
 
     @property
-    def look_seconds(self) -> float:
+    def check_seconds(self) -> float:
         """Least number of seconds between two checks whether a table has changed: each check may cost money or time."""
         return 0.0
 
     @property
-    def is_dear(self) -> bool:
+    def is_costly(self) -> bool:
         """Whether each check or write of a table runs Spark jobs or sends requests to an object store."""
-        return self.needs_spark or self.look_seconds > 0
+        return self.needs_spark or self.check_seconds > 0
 
     def opened(self, name: str) -> Snapshot | None:
         """Open the table at its current version; None if it does not exist."""

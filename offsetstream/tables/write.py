@@ -15,7 +15,7 @@ from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.engines import Size, StateWrites, driver_merges
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.session_settings import set_meanwhile
+from offsetstream.tables.session_settings import with_settings
 from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.transaction import BatchId, transaction_of
 
@@ -41,7 +41,7 @@ class TableWriter:
     def bulk(self) -> Iterator[None]:
         """Turn off optimized writes and auto-compaction: the few large files of a load do not need them."""
         names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
-        with set_meanwhile(self.spark, dict.fromkeys(names, "false")):
+        with with_settings(self.spark, dict.fromkeys(names, "false")):
             yield
 
     def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.group_history.driver_changes import STORED, changes_on_driver, rows_to_decode
+from offsetstream.group_history.driver_changes import STORED, changes_on_driver, decoding_rows
 from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.checksum import row_hashes
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
-from offsetstream.tables.row_pieces import as_python
+from offsetstream.tables.row_pieces import to_python
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.store import Store
@@ -75,7 +75,7 @@ def _compare(tables: Store) -> Derivation:
     books = read_rows(tables.open(OFFSETS_PARTITIONS))
     complete_from = {row["offsets_partition"]: row["history_complete_from"] for row in books}
     for spans, groups in portions(tables, compared_spans(tables)):
-        recorded = rows_to_decode(_read(tables, RECORDS, STORED, f"({within(spans, UP_TO_END)}) AND {groups}"))
+        recorded = decoding_rows(_read(tables, RECORDS, STORED, f"({within(spans, UP_TO_END)}) AND {groups}"))
         read = partial(_read, tables, where=f"({within(spans, IN_SPAN)}) AND {groups}")
         written = {table: read(table, load_schema(table).column_names) for table in DECODED_TABLES}
         result.records += recorded.num_rows
@@ -100,7 +100,7 @@ def _read(tables: Store, table: str, columns: Sequence[str], where: str) -> pa.T
 def _unreadable(recorded: pa.Table) -> list[Difference]:
     """Return the first records with JSON that is not Kafka's, so that the job cannot have written them."""
     found = []
-    for row in as_python(recorded):
+    for row in to_python(recorded):
         try:
             if row["value_json"] is not None:
                 cell_of(row)

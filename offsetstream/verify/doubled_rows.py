@@ -9,7 +9,7 @@ from offsetstream.errors import NoTableError
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import rows_per_partition
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 
@@ -48,7 +48,7 @@ def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
     for partitions in some_at_a_time(rows_per_partition(tables, schema.name)):
         identity = ", ".join(schema.row_key)
         counted = (
-            f"SELECT {identity}, count(*) AS n FROM rows WHERE {of_partitions(partitions)} "  # noqa: S608 - our own SQL
+            f"SELECT {identity}, count(*) AS n FROM rows WHERE {in_partitions(partitions)} "  # noqa: S608 - our own SQL
             f"GROUP BY {identity} HAVING count(*) > 1"
         )
         query = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from offsetstream.tables.ledger import count_rows, joined_rows, read_entries
-from offsetstream.tables.ledger_days import holds
+from offsetstream.tables.ledger_days import valid_entries
 from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.store import Snapshot, Store
@@ -47,7 +47,7 @@ def _differences(tables: Store, checksums: bool) -> Iterator[Difference]:
 
 
 def _holds(tables: Store, history: str) -> str:
-    return holds(tables.open(history))
+    return valid_entries(tables.open(history))
 
 
 def _row_counts(ledger: Snapshot, tables: Store, history: str) -> dict[tuple[Log, str], Entry]:

@@ -15,7 +15,7 @@ from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.placement import RECORDS as LATEST_RECORDS
 from offsetstream.tables.placement import Placement, latest_homes
-from offsetstream.tables.plain_rows import flat, from_rows
+from offsetstream.tables.plain_rows import flat_rows, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
@@ -94,7 +94,7 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
         }
         derived = rows_of_group(cells[key], key[1], names, exists=key in existing, place=place)
         for table, of_group in (derived or {}).items():
-            found[table] += flat(of_group)
+            found[table] += flat_rows(of_group)
     return found
 
 

@@ -30,8 +30,8 @@ class Comparison:
     """The result of a comparison.
 
     `groups_not_compared` are groups that the client cannot see or read; `unreadable` has its errors. `filtered` is what
-    the filters of the tables exclude. `stood_still` are partitions with differences in which a running job applied
-    nothing during the comparison.
+    the filters of the tables exclude. `unchanged_partitions` are partitions with differences in which a running job
+    applied nothing during the comparison.
     """
 
     found: list[Found]
@@ -39,7 +39,7 @@ class Comparison:
     groups_not_compared: list[str]
     unreadable: dict[str, str]
     standing: Standing
-    stood_still: list[int]
+    unchanged_partitions: list[int]
     filtered: Filtered
 
 
@@ -89,12 +89,12 @@ def compare_until_settled(
         not_compared,
         answers.unreadable,
         standing,
-        _stood_still(found, first, last),
+        _unchanged_partitions(found, first, last),
         answers.filtered,
     )
 
 
-def _stood_still(found: list[Found], first: _Round, last: _Round) -> list[int]:
+def _unchanged_partitions(found: list[Found], first: _Round, last: _Round) -> list[int]:
     """Return the partitions with unexplained differences in which a running job applied nothing."""
     if not last.standing.has_job or last is first:
         return []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.cluster.client import Cluster, takes_records
+from offsetstream.cluster.client import Cluster, deletes_records
 from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError
 from offsetstream.verify.tables import TableRows
 
@@ -70,7 +70,7 @@ def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRow
 
 def _forgets(cluster: Cluster) -> bool:
     try:
-        return takes_records(cluster.topic_settings())
+        return deletes_records(cluster.topic_settings())
     except (UnauthorisedError, NoOffsetsTopicError):
         return False
 

@@ -18,7 +18,7 @@ from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED, RECORD_TABLES
-from offsetstream.tables.record_rows import as_rows_of, decode_here, is_of
+from offsetstream.tables.record_rows import belongs_to, decode_on_driver, with_history_columns
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.tables.store import Snapshot, Store
@@ -124,15 +124,15 @@ class TopicReader:
         for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
             if not records:
                 continue
-            decoded = decode_here(_raw(records))
+            decoded = decode_on_driver(_raw(records))
             if filters:
                 kept = decoded.filter(pc.invert(filtered_records(decoded, filters)))
                 filtered, decoded = filtered + decoded.num_rows - kept.num_rows, kept
             decoded = decoded.append_column("log_id", partition_numbers(decoded, log_ids, 0))
             for name, of_table in gathered.items():
-                mine = decoded.filter(is_of(name, decoded))
+                mine = decoded.filter(belongs_to(name, decoded))
                 if mine.num_rows:
-                    of_table.add(as_rows_of(name, mine))
+                    of_table.add(with_history_columns(name, mine))
         return {name: of_table.records() for name, of_table in gathered.items()}, filtered
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import duckdb
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.lookup import connected
+from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.store import Store
 from offsetstream.views.reader import ViewReader
 
@@ -22,7 +22,7 @@ def over_clusters(
     `define` defines the needed names in a cluster's reader and returns them; each cluster has a DuckDB schema. A
     cluster whose tables cannot be read is passed to `unreadable` and has no rows.
     """
-    connection = connected()
+    connection = open_connection()
     files: list[str] = []
     clusters_of: dict[str, list[str]] = {}
     for cluster, store in stores.items():

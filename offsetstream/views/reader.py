@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
-from offsetstream.tables.beside import BESIDE
 from offsetstream.tables.fetch import fetch_rows
-from offsetstream.tables.lookup import connected, is_one_of
+from offsetstream.tables.lookup import is_one_of, open_connection
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES
 from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
@@ -67,7 +67,7 @@ class ViewReader:
     ) -> None:
         self.store = store
         self._groups, self._since = groups, since
-        self.connection = connected() if connection is None else connection
+        self.connection = open_connection() if connection is None else connection
         self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
         self._sources = {} if opened is None else opened
@@ -109,12 +109,12 @@ class ViewReader:
     def row_counts(self) -> dict[str, int | None]:
         """Return the row count of each existing table from its log; None if the log lacks it or was not opened.
 
-        Reads no data and raises nothing. Where opening a table is expensive (`is_dear`), only open tables are counted.
+        Reads no data and raises nothing. If opening a table is expensive (`is_costly`), only open tables are counted.
         """
         found: dict[str, int | None] = {}
-        for name in sorted([*all_schemas(), *BESIDE], key=is_history):
+        for name in sorted([*all_schemas(), *OPTIONAL_TABLES], key=is_history):
             try:
-                if name in self._sources or not self.store.is_dear:
+                if name in self._sources or not self.store.is_costly:
                     self._open([name])
                 source = self._sources.get(name)
                 if source is not None or name not in self._sources:
@@ -184,7 +184,7 @@ class ViewReader:
             return f"SELECT {columns_of(schema, ())} WHERE false"
         self.files += source.files
         columns = relation.columns
-        if self._groups is not None and "group_id" in columns and table not in BESIDE:
+        if self._groups is not None and "group_id" in columns and table not in OPTIONAL_TABLES:
             relation = relation.filter(is_one_of("group_id", self._groups))
         if source.is_read_once:
             relation.to_table(rows)
@@ -213,7 +213,7 @@ class ViewReader:
             source = self.store.source(table)
             refuse_newer(source)
         except NoTableError:
-            if table not in BESIDE:
+            if table not in OPTIONAL_TABLES:
                 raise
             return None
         return source
@@ -226,12 +226,12 @@ class ViewReader:
 
 
 def _is_table(name: str) -> bool:
-    return name in BESIDE or name in all_schemas()
+    return name in OPTIONAL_TABLES or name in all_schemas()
 
 
 def schema_of(table: str) -> TableSchema:
     """Return the schema of a table, including optional ones. Raises KeyError for an unknown table."""
-    return BESIDE.get(table) or all_schemas()[table]
+    return OPTIONAL_TABLES.get(table) or all_schemas()[table]
 
 
 def _doing(name: str) -> str:

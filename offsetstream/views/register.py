@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsetstream.tables.beside import BESIDE, THRESHOLDS
 from offsetstream.tables.location import in_hadoop
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES, THRESHOLDS
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store
@@ -24,7 +24,7 @@ def registration(store: Store, database: str) -> Iterator[str]:
         for schema in all_schemas().values():
             store.open(schema.name)
             yield _registered(schema, store, place)
-        for schema in BESIDE.values():
+        for schema in OPTIONAL_TABLES.values():
             if store.opened(schema.name) is not None:
                 yield _registered(schema, store, place)
             elif schema is THRESHOLDS:  # views read it

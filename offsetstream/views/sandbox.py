@@ -14,7 +14,7 @@ import duckdb
 from duckdb import StatementType
 
 from offsetstream.errors import NoTableError, OffsetstreamError, TablesError, UsageError, first_line
-from offsetstream.tables.beside import BESIDE
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.views.clusters import over_clusters
@@ -40,7 +40,7 @@ class QueryError(OffsetstreamError):
 
 def relation_names() -> list[str]:
     """Return the names of all tables and views that a query may read."""
-    return [*all_schemas(), *BESIDE, *(view.name for view in all_views().values() if not view.is_helper)]
+    return [*all_schemas(), *OPTIONAL_TABLES, *(view.name for view in all_views().values() if not view.is_helper)]
 
 
 class Query:
@@ -195,7 +195,7 @@ def _words(query: str) -> set[str]:
 def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[list[str], dict[str, NoTableError]]:
     """Define the tables and views that the query's words name; return the defined and the missing names."""
     missing: dict[str, NoTableError] = {}
-    for name in [*all_schemas(), *BESIDE]:
+    for name in [*all_schemas(), *OPTIONAL_TABLES]:
         if name in words:
             try:
                 reader.define_table(name)

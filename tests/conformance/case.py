@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsetstream.codec.record_batches import RecordBatch
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 
 BOTH: tuple[Coordinator, ...] = ("classic", "new")
 CLASSIC: tuple[Coordinator, ...] = ("classic",)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from offsetstream.codec import decode_records
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import GroupRows, derive_group
-from offsetstream.coordinator.kinds import Coordinator
-from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_of_cells
+from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_record_per_cell
 from offsetstream.tables.derived import cell_of
 from tests.conformance.state_rows import snapshot
 
@@ -38,7 +38,7 @@ class PureTables:
     def apply(self, records: Iterable[LogRecord]) -> None:
         """Apply a batch."""
         decoded = decoded_records(list(records))
-        commits, cells = last_of_cells(decoded)
+        commits, cells = last_record_per_cell(decoded)
         _merge(self._commits, commits, COMMIT_CELL)
         _merge(self._cells, cells, GROUP_CELL)
         for (_, group_id), facts in group_facts(decoded, commits).items():

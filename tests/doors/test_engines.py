@@ -8,7 +8,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from offsetstream.tables.beside import THRESHOLDS
+from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
 from testkit.engines import require_that_all_read
 from testkit.night import FIXTURE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.tables.beside import THRESHOLDS
+from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows

@@ -14,7 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
 
-from offsetstream.embedded.clients import coordinator_is_away
+from offsetstream.embedded.clients import is_coordinator_unavailable
 from testkit.waiting import await_
 
 _TIMEOUT = 30.0
@@ -119,7 +119,7 @@ def await_coordinators(admin: AdminClient, group_ids: Iterable[str]) -> None:
 
     def are_there() -> bool:
         asked = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT) if waiting else {}
-        waiting[:] = [each for each, future in asked.items() if coordinator_is_away(future.exception(_TIMEOUT))]
+        waiting[:] = [each for each, future in asked.items() if is_coordinator_unavailable(future.exception(_TIMEOUT))]
         return not waiting
 
     await_(are_there, lambda: f"no coordinator for {waiting}")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPartitionKey
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
@@ -150,13 +150,16 @@ def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) ->
     for milliseconds in (1000, 3000, 2000, 5000, 4000):
         producer.produce("timed", b"value", partition=0, timestamp=milliseconds)
     producer.flush(SECONDS)
-    cluster, (full, empty) = LogEnds(kafka.bootstrap_server), (TopicPlace("timed", 0), TopicPlace("timed", 1))
+    cluster, (full, empty) = (
+        LogEnds(kafka.bootstrap_server),
+        (TopicPartitionKey("timed", 0), TopicPartitionKey("timed", 1)),
+    )
     asked = {1: RecordTimes(0, 1000, 5000), 2000: RecordTimes(1, 3000, 5000), 4000: RecordTimes(3, 5000, 5000)}
     for since, told in asked.items():
         assert cluster.record_times({full: since}) == {full: told}
     nothing = RecordTimes(-1, -1, -1)
     assert cluster.record_times({full: 5001, empty: 1}) == {full: RecordTimes(-1, -1, 5000), empty: nothing}
-    assert cluster.record_times({TopicPlace("not there", 0): 1}) == {}
+    assert cluster.record_times({TopicPartitionKey("not there", 0): 1}) == {}
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from offsetstream import commit_offsets
-from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPlace
+from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPartitionKey
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.tools import run_tool
@@ -188,7 +188,9 @@ def test_a_deleted_topic(server: str) -> None:
     commit_offsets(server, "orphan", {("deleted", 1): 0})
     admin = admin_client(server)
     admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
-    await_(lambda: not isinstance(LogEnds(server).ends({"deleted": [1]}, {}).get(TopicPlace("deleted", 1)), LogEnd))
+    await_(
+        lambda: not isinstance(LogEnds(server).ends({"deleted": [1]}, {}).get(TopicPartitionKey("deleted", 1)), LogEnd)
+    )
     # Brokers forget the offsets of a topic that is deleted; until then the error is the partition's.
     done = asked(server, "orphan")
     told = "UNKNOWN_TOPIC_OR_PARTITION" in done.stdout or "group 'orphan' has no such committed offset" in done.stderr

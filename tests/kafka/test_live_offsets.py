@@ -19,7 +19,7 @@ from offsetstream import CommittedOffset, auto_committing_consumer, commit_offse
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.error_names import kafka_name
-from offsetstream.cluster.java_client import FEW_TRIES, java_admin
+from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin
 from offsetstream.cluster.java_offsets import fetch_by_java
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -214,7 +214,7 @@ def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> N
             fetch_offsets(server, "stranded", timeout=8)
         with pytest.raises(UnreachableError, match=told):
             commit_offsets(server, "stranded", {ORDERS[0]: 2}, timeout=8)
-        with java_admin(server, FEW_TRIES) as (jvm, client):  # which by itself asks 10,000 times a second
+        with java_admin(server, LIMITED_RETRIES) as (jvm, client):  # which by itself asks 10,000 times a second
             with pytest.raises(Py4JJavaError, match="Exceeded maxRetries"):
                 fetch_by_java(jvm, client, "stranded", None, 5, require_stable=False)
             requests = [each.metricValue() for name, each in client.metrics().items() if name.name() == "request-total"]

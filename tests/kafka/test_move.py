@@ -15,15 +15,15 @@ from confluent_kafka.admin import NewTopic
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.group_admin import group_admin
-from offsetstream.cluster.log_ends import RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import RecordTimes, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
-from offsetstream.operations.correspondence import Timed, times_of
-from offsetstream.operations.move import plan_import
-from offsetstream.operations.offset_file import Moved
+from offsetstream.operations.import_offsets import plan_import
+from offsetstream.operations.offset_file import ExportedOffset
+from offsetstream.operations.timestamps import RecordTime, record_times_of
 from testkit.live_logs import create_topic, write
 from testkit.processes import within
 from testkit.tables import append_rows, new_tables
@@ -158,7 +158,7 @@ def test_two_hundred_groups_move(clusters: tuple[str, str], tmp_path: Path, way:
 class BusyLog(MetadataCache):
     """A cluster whose log gets two records, the second of them later, just before its newest one is asked for."""
 
-    def record_times(self, since: Mapping[TopicPlace, int]) -> dict[TopicPlace, RecordTimes]:
+    def record_times(self, since: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, RecordTimes]:
         for at in (START_MS + 1000, START_MS + 2000):
             write(self.bootstrap_server, "busy", {"value": "new", "timestamp": at})
         return super().record_times(since)
@@ -168,9 +168,9 @@ def test_what_comes_while_times_are_asked_for_is_not_taken_for_read(clusters: tu
     server, _ = clusters
     create_topic(server, "busy", config={"retention.ms": "-1"})
     write(server, "busy", *[{"value": "old", "timestamp": START_MS}] * 3)
-    times, gone = times_of(BusyLog(server), {}, {"done": {("busy", 0): 3}, "last": {("busy", 0): 2}}, 30)
+    times, gone = record_times_of(BusyLog(server), {}, {"done": {("busy", 0): 3}, "last": {("busy", 0): 2}}, 30)
     assert (times, gone) == (
-        {(("busy", 0), 3): Timed(START_MS + 1000, 0), (("busy", 0), 2): Timed(START_MS, 2)},
+        {(("busy", 0), 3): RecordTime(START_MS + 1000, 0), (("busy", 0), 2): RecordTime(START_MS, 2)},
         set(),
     )
 
@@ -178,7 +178,7 @@ def test_what_comes_while_times_are_asked_for_is_not_taken_for_read(clusters: tu
 class SilentLeader(MetadataCache):
     """A cluster where no leader tells which record is the first of a time."""
 
-    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+    def first_since_each(self, since_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | str | None]:
         return dict.fromkeys(since_ms, "NOT_LEADER_OR_FOLLOWER")
 
 
@@ -187,7 +187,7 @@ def test_a_leader_that_does_not_tell_is_no_end_of_the_log(clusters: tuple[str, s
     create_topic(server, "silent")
     write(server, "silent", {"value": "a record"})
     cluster = SilentLeader(server)
-    moved = [Moved("group", "silent", 0, 0, Timed(START_MS, 0))]
+    moved = [ExportedOffset("group", "silent", 0, 0, RecordTime(START_MS, 0))]
     with (
         group_admin(cluster, {}, 30, ("READ",)) as admin,
         pytest.raises(ClusterError, match="silent-0: NOT_LEADER_OR_FOLLOWER"),
@@ -203,10 +203,10 @@ def test_a_group_that_is_further_on_here_reads_again(clusters: tuple[str, str]) 
     cluster = MetadataCache(server)
     with group_admin(cluster, {}, 30, ("READ",)) as admin:
         for moved, same_log, again in (
-            (Moved("ahead", "ahead", 0, 2), True, 7),
-            (Moved("ahead", "ahead", 0, 200, Timed(START_MS + 4, 3)), False, 5),
-            (Moved("behind", "ahead", 0, 200, Timed(START_MS + 4, 3)), False, 3),
-            (Moved("behind", "ahead", 0, 2), True, 0),
+            (ExportedOffset("ahead", "ahead", 0, 2), True, 7),
+            (ExportedOffset("ahead", "ahead", 0, 200, RecordTime(START_MS + 4, 3)), False, 5),
+            (ExportedOffset("behind", "ahead", 0, 200, RecordTime(START_MS + 4, 3)), False, 3),
+            (ExportedOffset("behind", "ahead", 0, 2), True, 0),
         ):
             (change,) = plan_import(cluster, admin, [moved], 30, same_log=same_log).changes
             assert change.read_again == again, moved
@@ -222,13 +222,13 @@ def test_a_log_with_times_of_its_own_is_no_copy(clusters: tuple[str, str]) -> No
     cluster = MetadataCache(server)
     with group_admin(cluster, {}, 30, ("READ",)) as admin:
         for topic, timed, told in (
-            ("appended", Timed(ahead, 0), "LogAppendTime"),
-            ("appended", Timed(START_MS, 3), "LogAppendTime"),
-            ("thinned", Timed(gone, 0), f"no record here has the timestamp {gone}.* is {START_MS + 50}"),
-            ("thinned", Timed(gone, 1), None),  # there the first one of that time or later is another one, too
-            ("thinned", Timed(kept, 0), None),
-            ("thinned", Timed(ahead, 0), None),  # which may come
+            ("appended", RecordTime(ahead, 0), "LogAppendTime"),
+            ("appended", RecordTime(START_MS, 3), "LogAppendTime"),
+            ("thinned", RecordTime(gone, 0), f"no record here has the timestamp {gone}.* is {START_MS + 50}"),
+            ("thinned", RecordTime(gone, 1), None),  # there the first one of that time or later is another one, too
+            ("thinned", RecordTime(kept, 0), None),
+            ("thinned", RecordTime(ahead, 0), None),  # which may come
         ):
-            plan = plan_import(cluster, admin, [Moved("g", topic, 0, 5, timed)], 30, same_log=False)
+            plan = plan_import(cluster, admin, [ExportedOffset("g", topic, 0, 5, timed)], 30, same_log=False)
             found = [(each.kind, each.place, bool(re.search(told or "", each.told))) for each in plan.objections]
             assert found == ([] if told is None else [("other-times", (topic, 0), True)]), (topic, timed)

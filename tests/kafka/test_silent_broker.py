@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_ends import LogEnds, TopicPlace
+from offsetstream.cluster.log_ends import LogEnds, TopicPartitionKey
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError
@@ -58,7 +58,7 @@ def test_another_broker_tells_where_logs_end(kafka: EmbeddedKafka, silence: Call
     known = [cluster.ends({TOPIC: None}, {}) for cluster in clusters]
     silence()
     assert [cluster.ends({TOPIC: None}, {}) for cluster in clusters] == known
-    assert set(known[0]) == {TopicPlace(TOPIC, 0)}
+    assert set(known[0]) == {TopicPartitionKey(TOPIC, 0)}
 
 
 class Asking(Cluster):

@@ -21,7 +21,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.group_admin import group_admin
-from offsetstream.cluster.log_ends import Answers, TopicPlace
+from offsetstream.cluster.log_ends import Answers, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
@@ -225,7 +225,7 @@ class LeaderIsLost(MetadataCache):
         super().__init__(kafka.bootstrap_server)
         self._kafka, self._question, self.lost = kafka, question, 0
 
-    def _lose(self, question: str, place: TopicPlace) -> None:
+    def _lose(self, question: str, place: TopicPartitionKey) -> None:
         if question == self._question and not self.lost:
             leader = self.partition(*place)
             assert leader is not None
@@ -234,12 +234,12 @@ class LeaderIsLost(MetadataCache):
             self._kafka.stop_broker(self.lost, kill=True)
 
     def ends(
-        self, wanted: Mapping[str, Collection[int] | None], known_starts: Mapping[TopicPlace, str | None]
+        self, wanted: Mapping[str, Collection[int] | None], known_starts: Mapping[TopicPartitionKey, str | None]
     ) -> Answers:
-        self._lose("ends", TopicPlace(next(iter(wanted)), 0))
+        self._lose("ends", TopicPartitionKey(next(iter(wanted)), 0))
         return super().ends(wanted, known_starts)
 
-    def first_since_each(self, since_ms: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | str | None]:
+    def first_since_each(self, since_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | str | None]:
         self._lose("times", next(iter(since_ms)))
         return super().first_since_each(since_ms)
 
@@ -279,7 +279,7 @@ def test_a_coordinator_that_is_not_there_ends_it_and_what_was_done_is_told(tmp_p
             journal = Journal(store, cluster.cluster_id(), "0123456789ab", "a test")
             result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
         assert result.ended_by is not None
-        assert (result.status(plan), result.ended_by.exit_code, result.unrecorded) == ("ended", 3, None)
+        assert (result.status(plan), result.ended_by.exit_code, result.journal_error) == ("ended", 3, None)
         done = {each.group_id for each in plan.changes if result.error_of(each) is None}
         assert done == {group for group in groups if group < left[0]}
         query = "SELECT status, result FROM operations ORDER BY happened_at"

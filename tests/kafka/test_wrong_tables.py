@@ -19,7 +19,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.ledger import count_open, forget
+from offsetstream.tables.ledger import count_uncounted, delete_entries
 from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -164,8 +164,8 @@ def test_what_retention_took_and_what_it_cannot_have_taken(
     tables = PathStore(str(tmp_path / "tables"))
     commits = DeltaTable(tables.table("offset_commits"))
     commits.update({"written_day": "DATE '2020-01-01'"}, predicate="committed_offset <= 2")
-    forget(tables, RECORD_TABLES)
-    count_open(tables, RECORD_TABLES, 0, BatchId(99, -1))
+    delete_entries(tables, RECORD_TABLES)
+    count_uncounted(tables, RECORD_TABLES, 0, BatchId(99, -1))
     printed("maintain", "--tables", tables.root, "--keep-history", "1d")
     places = 2 * len(GROUPS)
     code, said = verify("--history")

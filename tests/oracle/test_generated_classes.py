@@ -16,7 +16,7 @@ from offsetstream.codec.record_layouts import Shape, record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.text import jackson
 from offsetstream.codec.wire import DecodeError
-from offsetstream.coordinator.replay.release_rules import MOST_ELEMENTS
+from offsetstream.coordinator.replay.release_rules import MAX_ARRAY_ELEMENTS
 from testkit.codec_records import Layout
 from tests.conformance.builder import topics
 from tests.oracle.cases import CASES, EARLY_ACCESS, NIGHTLY, Case
@@ -131,8 +131,8 @@ def test_early_access_layouts_agree(case: Case, kafka: KafkaClasses) -> None:
 
 
 _LARGE = {
-    "an array": (16, {"topics": [""] * (MOST_ELEMENTS + 1), "version": 1, "timestamp": 1}),
-    "one inside another": (7, {"topicPartitions": topics(T1=[0] * (MOST_ELEMENTS + 1))}),
+    "an array": (16, {"topics": [""] * (MAX_ARRAY_ELEMENTS + 1), "version": 1, "timestamp": 1}),
+    "one inside another": (7, {"topicPartitions": topics(T1=[0] * (MAX_ARRAY_ELEMENTS + 1))}),
 }
 
 
@@ -147,8 +147,10 @@ def test_4_4_refuses_arrays_of_more_than_a_million(
     message = f"{GROUP_MESSAGES}.{record_types()[key_type].name}Value"
     (older,), (newer,) = kafka_4_3.read(message, 0, [body]), kafka_4_4.read(message, 0, [body])
     assert _read_strictly(record_types()[key_type].value, 0, body) == older
-    assert newer.startswith(FAILED) and str(MOST_ELEMENTS + 1) in newer
-    just_so = encode_value(16, {"version": 0, "data": {"topics": [""] * MOST_ELEMENTS, "version": 1, "timestamp": 1}})
+    assert newer.startswith(FAILED) and str(MAX_ARRAY_ELEMENTS + 1) in newer
+    just_so = encode_value(
+        16, {"version": 0, "data": {"topics": [""] * MAX_ARRAY_ELEMENTS, "version": 1, "timestamp": 1}}
+    )
     (read,) = kafka_4_4.read(f"{GROUP_MESSAGES}.{record_types()[16].name}Value", 0, [(just_so or b"")[2:]])
     assert not read.startswith(FAILED)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
-from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema

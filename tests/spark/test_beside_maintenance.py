@@ -18,7 +18,7 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from testkit.processes import offsetstream
@@ -63,7 +63,7 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
 
 
 @pytest.mark.parametrize(
-    ("replace_where", "left"), [(None, ["new", "new", "old"]), (of_partitions([1, 2]), ["new", "new", "old"])]
+    ("replace_where", "left"), [(None, ["new", "new", "old"]), (in_partitions([1, 2]), ["new", "new", "old"])]
 )
 def test_sparks_writes_beside_delta_rs(
     spark: SparkSession, tables: PathStore, replace_where: str | None, left: list[str]
@@ -153,7 +153,7 @@ def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: PathStor
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
     spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
     writer = TableWriter(spark, tables, StateWrites.SPARK)
-    for batch, replace_where in ((BatchId(1, 2), None), (BatchId(1, -1), of_partitions([0, 1, 2]))):
+    for batch, replace_where in ((BatchId(1, 2), None), (BatchId(1, -1), in_partitions([0, 1, 2]))):
         found = [{"offsets_partition": number, "group_id": "g", "state": str(batch.batch_id)} for number in (1, 2)]
         rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
         writer.merge("groups", rows, batch, replace_where=replace_where)

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.spark.checkpoint_files import written_directly
+from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.lease import Lease
@@ -165,11 +165,11 @@ def test_a_local_checkpoint_is_written_by_hadoops_file_system(spark: SparkSessio
 
 
 def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(spark: SparkSession) -> None:
-    with written_directly(spark, "s3a://lake/checkpoints/1"):
+    with fast_checkpoint_writes(spark, "s3a://lake/checkpoints/1"):
         assert spark.conf.get(_FILE_MANAGER, None) is None
     spark.conf.set(_FILE_MANAGER, "of.the.User")
     try:
-        with written_directly(spark, "file:/checkpoints/1"):
+        with fast_checkpoint_writes(spark, "file:/checkpoints/1"):
             assert spark.conf.get(_FILE_MANAGER) == "of.the.User"
         assert spark.conf.get(_FILE_MANAGER) == "of.the.User"
     finally:

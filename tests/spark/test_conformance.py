@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.stream.state.size import collect
-from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.names import STATE_TABLES
@@ -64,7 +64,7 @@ def frame(spark: SparkSession, logs: Logs) -> DataFrame:
 
 
 def apply(spark: SparkSession, state: DriverStateWriter, logs: Logs, batch: BatchId) -> None:
-    decoded = collect(with_own_offsets(decode(frame(spark, logs), len(logs))))
+    decoded = collect(with_value_offsets(decode(frame(spark, logs), len(logs))))
     state.apply(decoded, batch, loaded=range(len(logs)) if batch.is_load else ())
 
 

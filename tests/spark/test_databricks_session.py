@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.cli.own_spark import own_spark, reached
+from offsetstream.cli.own_spark import open_with_spark, own_spark
 from offsetstream.cluster.databricks import kafka_classes
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.session import launchers_session
@@ -33,7 +33,7 @@ def test_the_session_outlives_the_job(spark: SparkSession) -> None:
 def test_a_command_reaches_the_tables_of_a_catalog_in_it(spark: SparkSession, catalog: CatalogStore) -> None:
     create_tables(catalog, "cluster-1", "new", [JOB_LEASE])
     lease = Lease.acquire(catalog)
-    with reached(catalog.name, partial(own_spark, "local[7]", {})) as tables:
+    with open_with_spark(catalog.name, partial(own_spark, "local[7]", {})) as tables:
         row = read_lease(tables)
     assert row is not None
     assert row.owner == lease.owner

@@ -12,8 +12,8 @@ from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import Share, sifted
-from offsetstream.tables.record_rows import decode_here
+from offsetstream.stream.state.size import Share, without_filtered
+from offsetstream.tables.record_rows import decode_on_driver
 from testkit.codec_records import present_layouts
 from tests.spark.log import RAW, SOME, frame, random_log, some_filtered
 
@@ -47,7 +47,7 @@ def raw_records() -> pa.Table:
 def test_what_filters_leave_out_is_counted_and_taken_away(spark: SparkSession) -> None:
     log = random_log(2, 20)
     decoded = decode(frame(spark, log), PARTITIONS, SOME)
-    kept, filtered = sifted(decoded)
+    kept, filtered = without_filtered(decoded)
     expected = decode(frame(spark, [record for record in log if not some_filtered(record)]), PARTITIONS)
     assert kept.columns == expected.columns
     assert kept.toArrow().to_pylist() == expected.toArrow().to_pylist()
@@ -55,7 +55,7 @@ def test_what_filters_leave_out_is_counted_and_taken_away(spark: SparkSession) -
     for record in filter(some_filtered, log):
         times[record.offsets_partition].append(record.timestamp_ms)
     assert filtered == {number: Share(len(of), max(of), len(of)) for number, of in times.items()}
-    assert sifted(expected) == (expected, {})
+    assert without_filtered(expected) == (expected, {})
 
 
 def commit_at(milliseconds: int) -> tuple[bytes, bytes | None]:
@@ -93,7 +93,7 @@ def test_a_records_own_time_is_null_where_no_engine_can_hold_it(spark: SparkSess
     ]
     raw = pa.Table.from_pylist(rows, schema=RAW)
     in_spark = decode(spark.createDataFrame(raw), PARTITIONS).toArrow().sort_by("record_offset")
-    for decoded in (in_spark, decode_here(raw)):
+    for decoded in (in_spark, decode_on_driver(raw)):
         found = decoded["record_timestamp"].cast(pa.int64()).to_pylist()
         assert found == [time if first <= time < end else None for time in times]
 

@@ -18,8 +18,8 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.size import measure
-from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.size import batch_size
+from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
@@ -68,8 +68,8 @@ class Job:
         """Apply what is new of the records as a batch that ends there."""
         batch = BatchId(self.checkpoint_id, self._batches)
         new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
-        decoded = with_own_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
-        size = measure(decoded)
+        decoded = with_value_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
+        size = batch_size(decoded)
         held = self.state.for_engine(decoded, size.size)
         with dying_before(dies_before):
             die_at("records", dies_before)

@@ -22,7 +22,7 @@ def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp
     create_tables(tables, "cluster-1", "new")
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])
-    (crowd,) = tables.open("groups").files.crowds()
+    (crowd,) = tables.open("groups").files.small_files()
     tables.open("groups").files.compact(crowd)
     assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
     assert spark.read.format("delta").load(tables.table("groups")).count() == 2

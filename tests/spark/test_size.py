@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import Share, by_partition, collect, collect_few, measure, sifted
-from offsetstream.stream.state.spark_cells import with_own_offsets
-from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES
+from offsetstream.stream.state.size import Share, batch_size, by_partition, collect, collect_small, without_filtered
+from offsetstream.stream.state.spark_cells import with_value_offsets
+from offsetstream.tables.engines import MAX_SMALL_ROWS, SMALL_BYTES
 from offsetstream.tables.filters import Filters
 from tests.spark.log import PARTITIONS, RAW
 
@@ -51,24 +51,24 @@ def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
     assert value is not None
     assert _RECORDS * len(value) < SMALL_BYTES
     rows = [(0, offset, 0, key, value) for offset in range(_RECORDS)]
-    size = measure(decode(_raw(spark, rows), PARTITIONS))
+    size = batch_size(decode(_raw(spark, rows), PARTITIONS))
     assert size.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
     assert not size.size.is_small()
 
 
 def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark: SparkSession) -> None:
-    decoded = with_own_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
-    few = collect_few(decoded, len(_KINDS))
+    decoded = with_value_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
+    few = collect_small(decoded, len(_KINDS))
     assert few is not None
-    kept, filtered = sifted(few)
-    in_spark, filtered_there = sifted(decoded)
+    kept, filtered = without_filtered(few)
+    in_spark, filtered_there = without_filtered(decoded)
     assert isinstance(kept, pa.Table)
     assert isinstance(in_spark, DataFrame)
     by_two = collect(in_spark)
     assert kept.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
     assert filtered == filtered_there == {0: Share(1, None, filtered=1)}
-    assert measure(kept).records == measure(in_spark).records
-    assert measure(kept).records == {"offset_commits": 2, "group_records": 0, "undecodable_records": 1}
+    assert batch_size(kept).records == batch_size(in_spark).records
+    assert batch_size(kept).records == {"offset_commits": 2, "group_records": 0, "undecodable_records": 1}
     assert pc.count(kept["value"]).as_py() == 1, "the raw bytes of what cannot be decoded"
 
 
@@ -76,14 +76,14 @@ def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark:
 def test_what_is_longer_than_its_share_comes_as_well_unless_all_are_too_long(spark: SparkSession, at_most: int) -> None:
     """A value of a million bytes is less than the share of one of fifty, and more than that of one of ten thousand."""
     long = (0, 1, None, b"\x00\x63 no key", b"v" * 1_000_000)
-    decoded = with_own_offsets(decode(_raw(spark, [_KINDS[0], long, _KINDS[2], _KINDS[3]]), PARTITIONS)).persist()
+    decoded = with_value_offsets(decode(_raw(spark, [_KINDS[0], long, _KINDS[2], _KINDS[3]]), PARTITIONS)).persist()
     assert (len(long[4]) > SMALL_BYTES // at_most) is (at_most == 10_000)
-    few, by_two = collect_few(decoded, at_most), collect(decoded)
+    few, by_two = collect_small(decoded, at_most), collect(decoded)
     assert few is not None
     assert few.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
-    many = with_own_offsets(decode(_raw(spark, [long] * (SMALL_BYTES // len(long[4]) + 1)), PARTITIONS))
-    assert collect_few(many, at_most) is None
-    assert collect_few(decoded, FEW_ROWS + 1) is None
+    many = with_value_offsets(decode(_raw(spark, [long] * (SMALL_BYTES // len(long[4]) + 1)), PARTITIONS))
+    assert collect_small(many, at_most) is None
+    assert collect_small(decoded, MAX_SMALL_ROWS + 1) is None
     decoded.unpersist()
 
 

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from offsetstream.codec.encode import encode_record
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state import driver_state
 from offsetstream.stream.state.driver_state import DriverStateWriter
-from offsetstream.stream.state.size import collect, measure
-from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.size import batch_size, collect
+from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables import engines
@@ -90,11 +90,11 @@ def load(
 
 
 def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Record], batch: BatchId, way: Way) -> None:
-    decoded = with_own_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
+    decoded = with_value_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
     if way == "small":
         DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
     else:
-        has_cells = measure(decoded).has_cells
+        has_cells = batch_size(decoded).has_cells
         SparkStateWriter(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
@@ -111,8 +111,8 @@ def test_records_are_applied_where_they_are_held(
     monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
     writer.state_writes = ways
     log, state = random_log(1, 20), StateTables(writer, "new", LOGS, {})
-    decoded = with_own_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
-    size = measure(decoded)
+    decoded = with_value_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
+    size = batch_size(decoded)
     assert 0 < size.size.rows == len(log)
     held = state.for_engine(decoded, size.size)
     assert isinstance(held, DataFrame) is (by is StateWrites.SPARK)

@@ -22,7 +22,7 @@ from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.tables.arrow_rows import append_rows
-from offsetstream.tables.files import CLOSED_FILE_BYTES, Crowd
+from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.schema import load_schema
@@ -115,7 +115,7 @@ def test_a_stream_of_the_history_sees_each_row_once(
     assert seen == Counter(range(8))
 
 
-def compact_unless_late(table: Snapshot, crowd: Crowd) -> None:
+def compact_unless_late(table: Snapshot, crowd: SmallFiles) -> None:
     with suppress(ConflictError):
         table.files.compact(crowd)
 
@@ -125,7 +125,7 @@ def test_compaction_that_comes_late_doubles_nothing(
 ) -> None:
     """As the OPTIMIZE of delta-rs does here, and a commit of its files that does not ask to be alone."""
     append_commits(tables, range(6))
-    crowd = Crowd(today(), 6, CLOSED_FILE_BYTES, is_closed=True)
+    crowd = SmallFiles(today(), 6, CLOSED_FILE_BYTES, is_closed=True)
     opened = [tables.open(COMMITS) for _ in range(2)]
     threads = [threading.Thread(target=compact_unless_late, args=(each, crowd)) for each in opened]
     for thread in threads:

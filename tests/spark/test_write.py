@@ -17,7 +17,7 @@ from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.sql import of_partitions, sql_text
+from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.transaction import BatchId, app_id, transaction_of
 from offsetstream.tables.write import TableWriter
 from testkit.waiting import SECONDS
@@ -160,6 +160,6 @@ def test_a_condition_means_the_same_to_spark_and_to_the_driver(
     rows = [{"offsets_partition": number, "group_id": group} for number, group in enumerate(groups)]
     tables.open("groups").append([pa.Table.from_pylist(rows)])
     for number, group in enumerate(groups):
-        for where in (f"group_id = {sql_text(group)}", of_partitions([number])):
+        for where in (f"group_id = {sql_text(group)}", in_partitions([number])):
             assert [row.group_id for row in writer.rows("groups").where(where).collect()] == [group]
             assert [row["group_id"] for row in read_rows(tables.open("groups"), where)] == [group]

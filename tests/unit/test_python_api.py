@@ -107,7 +107,7 @@ def test_a_look_at_what_is_there_asks_no_store_where_that_costs(folder: Path) ->
     opened: list[str] = []
 
     class ObjectStore(PathStore):
-        look_seconds = 12.0
+        check_seconds = 12.0
 
         def source(self, name: str) -> PathSource:
             opened.append(name)

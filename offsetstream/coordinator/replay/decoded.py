@@ -10,7 +10,7 @@ from offsetstream.codec.record_batches import LogRecord
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.wire import DecodeError
-from offsetstream.coordinator.replay.release_rules import MOST_ELEMENTS, Rule, Rules
+from offsetstream.coordinator.replay.release_rules import MAX_ARRAY_ELEMENTS, Rule, Rules
 
 CLASSIC_TYPES = frozenset({0, 1, 2})
 NEW_TYPES = frozenset(record_types()) - {9}  # brokers from 4.1 on do not know type 9 (reference 1.1)
@@ -50,13 +50,15 @@ def decode_record(record: LogRecord, known_types: frozenset[int], rules: Rules) 
     key_type, key = decode_key(record.key)
     version, value = (-1, None) if record.value is None else decode_value(key_type, record.value)
     # Every element takes at least one byte, so a small value cannot exceed the limit.
-    if Rule.LARGE_ARRAYS_ARE_REFUSED in rules and len(record.value or b"") > MOST_ELEMENTS:
+    if Rule.LARGE_ARRAYS_ARE_REFUSED in rules and len(record.value or b"") > MAX_ARRAY_ELEMENTS:
         _refuse_large_arrays(value)
     return DecodedRecord(key_type, key, version, value, record.offset, record.timestamp_ms)
 
 
 def _refuse_large_arrays(cell: Any) -> None:
-    if isinstance(cell, list) and len(cell) > MOST_ELEMENTS:
-        raise DecodeError(f"an array has {len(cell)} elements; brokers from 4.4.0 on accept at most {MOST_ELEMENTS}")
+    if isinstance(cell, list) and len(cell) > MAX_ARRAY_ELEMENTS:
+        raise DecodeError(
+            f"an array has {len(cell)} elements; brokers from 4.4.0 on accept at most {MAX_ARRAY_ELEMENTS}"
+        )
     for inner in cell.values() if isinstance(cell, dict) else cell if isinstance(cell, list) else ():
         _refuse_large_arrays(inner)

@@ -11,7 +11,7 @@ from offsetstream.errors import UsageError
 FIRST_RELEASE, LAST_RELEASE = "4.0", "4.4"
 UNMERGED = "unmerged"
 """The newest release, plus the rules that are proposed but not in a release yet."""
-MOST_ELEMENTS = 1_000_000
+MAX_ARRAY_ELEMENTS = 1_000_000
 
 _Release: TypeAlias = tuple[int, int, int]
 _MINORS = range(5)

@@ -22,15 +22,15 @@ from offsetstream.stream.state.size import (
     Records,
     Share,
     add_shares,
+    batch_size,
     by_partition,
-    measure,
-    sifted,
+    without_filtered,
 )
-from offsetstream.stream.state.spark_cells import with_own_offsets
+from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.parallel import beside
+from offsetstream.tables.parallel import running_alongside
 from offsetstream.tables.transaction import BatchId
 
 
@@ -82,7 +82,7 @@ class BatchWriter:
         batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
         self._state.merged_by.clear()
         new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
-        decoded = with_own_offsets(self._decoder.decode(new)).persist(ON_DISK)
+        decoded = with_value_offsets(self._decoder.decode(new)).persist(ON_DISK)
         try:
             ends = self.checkpoint.end_offsets(batch_id)
             records, size, filtered = self._prepared(decoded, ends)
@@ -96,9 +96,9 @@ class BatchWriter:
                 *self._history.lacks(records, self._book.next_offsets, ends),
             }
             if size.has_cells:
-                self._watch.look_at_topics(batch)
+                self._watch.refresh_topics(batch)
             count = self._history.append_uncounted(records, batch, size.tables)
-            with beside(count):
+            with running_alongside(count):
                 if self._history.keeps_records:
                     self._decoded_history.append(records, size, ends, batch)
                 if size.has_state:
@@ -119,6 +119,6 @@ class BatchWriter:
         collected = self._state.collect_small(
             decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
         )
-        kept, filtered = sifted(decoded if collected is None else collected)
-        size = measure(kept)
+        kept, filtered = without_filtered(decoded if collected is None else collected)
+        size = batch_size(kept)
         return self._state.for_engine(kept, size.size), size, filtered

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from offsetstream.group_history.cut_steps import stored_tails, whole_until
 from offsetstream.group_history.driver_changes import DriverChangeWriter, placed
-from offsetstream.group_history.spans import Decoding, Span, Spans, of_spans
+from offsetstream.group_history.incomplete_steps import stored_tails, until_complete_steps
+from offsetstream.group_history.spans import Decoding, Span, Spans, spans_where
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -162,6 +162,6 @@ class DecodedHistory:
         if offsets < self._most_at_once - len(ends):  # Spark takes a share of each partition, rounded
             return spans
         if not isinstance(decoded, pa.Table):
-            return whole_until(spans, stored_tails(self._tables, spans))
-        unstored, stored = of_spans(spans, is_stored=False), of_spans(spans, is_stored=True)
-        return whole_until(spans, placed(decoded, unstored), stored_tails(self._tables, stored))
+            return until_complete_steps(spans, stored_tails(self._tables, spans))
+        unstored, stored = spans_where(spans, is_stored=False), spans_where(spans, is_stored=True)
+        return until_complete_steps(spans, placed(decoded, unstored), stored_tails(self._tables, stored))

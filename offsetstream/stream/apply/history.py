@@ -17,10 +17,10 @@ from offsetstream.stream.state.columns import partition_number
 from offsetstream.stream.state.size import Records, by_partition
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
-from offsetstream.tables.ledger import count_between, count_open, write_entries
+from offsetstream.tables.ledger import count_between, count_uncounted, write_entries
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.parallel import Step, in_parallel
-from offsetstream.tables.record_rows import RENAMED, as_rows_of, is_of
+from offsetstream.tables.record_rows import RENAMED, belongs_to, with_history_columns
 from offsetstream.tables.tally import Entry, Log, Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -63,7 +63,7 @@ class History:
         Without `keeps_records`, only undecodable records are written: no other table has them. `batch`: a load.
         """
         kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
-        greatest = count_open(writer.tables, kept, above, batch)
+        greatest = count_uncounted(writer.tables, kept, above, batch)
         written = {table: history_positions(greatest[table], log_ids) for table in kept}
         return cls(writer, log_ids, written, kept, above)
 
@@ -110,7 +110,7 @@ class History:
         if isinstance(decoded, DataFrame):
             steps = [partial(self._append_by_spark, table, decoded, batch) for table in kept]
             in_parallel(steps, inheritable_thread_target(self._writer.spark))
-            return partial(count_open, self._writer.tables, kept, self._above, batch)
+            return partial(count_uncounted, self._writer.tables, kept, self._above, batch)
         return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
 
     def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
@@ -127,8 +127,8 @@ class History:
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
         written = partition_numbers(decoded, self._written.get(table, {}), -1)
-        is_new = pc.and_(is_of(table, decoded), pc.greater(decoded["record_offset"], written))
-        rows = append_rows(self._writer.tables, table, as_rows_of(table, decoded.filter(is_new)), batch)
+        is_new = pc.and_(belongs_to(table, decoded), pc.greater(decoded["record_offset"], written))
+        rows = append_rows(self._writer.tables, table, with_history_columns(table, decoded.filter(is_new)), batch)
         if rows is not None:
             tally.add(rows)
 
@@ -159,7 +159,7 @@ def _below(table: str, decoded: Records, ends: Mapping[int, int]) -> Records:
     if isinstance(decoded, DataFrame):
         return _rows_of(table, decoded).where(f"record_offset < {partition_number(ends, 0)}")
     is_below = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
-    return decoded.filter(pc.and_(is_of(table, decoded), is_below))
+    return decoded.filter(pc.and_(belongs_to(table, decoded), is_below))
 
 
 def _rows_of(table: str, decoded: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -95,7 +95,7 @@ class Loader:
     def unload_gone(self, checkpoint_id: int) -> None:
         """Delete the rows of partitions that the topic no longer has from the state tables."""
         if self._book.gone:
-            batch, replace_where = BatchId(checkpoint_id, -1), of_partitions(self._book.gone)
+            batch, replace_where = BatchId(checkpoint_id, -1), in_partitions(self._book.gone)
             for name in STATE_TABLES:
                 merge_rows(
                     self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, replace_where=replace_where
@@ -111,7 +111,7 @@ class Loader:
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
         if keeps_records:
             self._decoded_history.open(history.recorded, batch)
-        self._watch.look_at_topics(batch)
+        self._watch.refresh_topics(batch)
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
@@ -129,11 +129,11 @@ class Loader:
         return {*left, *(set(partitions) - ends.keys())}
 
     def _start_loads(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
-        ends = self._watch.cluster.answered_ends(partitions)
+        ends = self._watch.cluster.available_ends(partitions)
         if not ends:
             return ends
         self._book.observe(ends)
-        others = self._watch.truncation.begin_all(ends)
+        others = self._watch.truncation.start_all_new_logs(ends)
         # Skip logs that were not compared: later, nobody could tell their records from those of the log before.
         ends = {number: end for number, end in ends.items() if number not in self._watch.truncation.unsettled}
         self._book.observe({number: end for number, end in ends.items() if number in others})

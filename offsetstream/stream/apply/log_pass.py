@@ -29,7 +29,7 @@ from offsetstream.tables.engines import SMALL_BYTES, Size
 from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS
-from offsetstream.tables.record_rows import as_rows_of, decode_here
+from offsetstream.tables.record_rows import decode_on_driver, with_history_columns
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
@@ -170,7 +170,7 @@ class _Worker:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
             size.add_shares(self._shares, size.by_partition(raw))
-            raw, decoded = self._without_filtered(raw, decode_here(raw))
+            raw, decoded = self._without_filtered(raw, decode_on_driver(raw))
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
             if self.history is None:
@@ -204,7 +204,7 @@ class _Worker:
 
     def _emit_cells(self) -> Iterator[pa.RecordBatch]:
         if self._kept:
-            yield from self._emit(decode_here(_last_of_keys(pa.concat_tables(self._kept))), _CELL)
+            yield from self._emit(decode_on_driver(_last_of_keys(pa.concat_tables(self._kept))), _CELL)
             self._kept.clear()
 
     def _emit(self, decoded: pa.Table, kind: str) -> Iterator[pa.RecordBatch]:
@@ -233,7 +233,7 @@ class _Worker:
 
 
 def _write(writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
-    rows = as_rows_of(COMMITS, commits)
+    rows = with_history_columns(COMMITS, commits)
     rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
     if history.written:
         rows = rows.filter(pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1)))

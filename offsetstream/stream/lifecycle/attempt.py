@@ -13,12 +13,12 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.settings.kinds import length_of
 from offsetstream.spark.failures import explain_failure
-from offsetstream.spark.session import keep_few_consumers
+from offsetstream.spark.session import limit_idle_consumers
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.apply.decoded_history import DecodedHistory
@@ -26,9 +26,9 @@ from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
-from offsetstream.stream.lifecycle.leaders import Leadership, in_words
+from offsetstream.stream.lifecycle.leaders import Leadership, partitions_text
 from offsetstream.stream.lifecycle.live import IDLE_REFRESH_SECONDS, REFRESH_SECONDS, LiveStream
-from offsetstream.stream.lifecycle.refusals import LedAnewError, PlacedAnewError
+from offsetstream.stream.lifecycle.refusals import LeadersChangedSinceStartError, PlacementChangedError
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnds
 from offsetstream.stream.monitor.hanging import HangingTransactions
@@ -39,11 +39,11 @@ from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
+from offsetstream.stream.partitions.figures import partition_figures
 from offsetstream.stream.partitions.load_policy import partitions_to_load
-from offsetstream.stream.partitions.lost_tables import is_ledger_lost, mend_lost_tables
+from offsetstream.stream.partitions.lost_tables import is_ledger_lost, repair_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
-from offsetstream.stream.partitions.standing import standing_of
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.stream.sampling.sampler import Sampler
@@ -51,7 +51,7 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.names import STATE_TABLES
-from offsetstream.tables.store import DEAR_SECONDS
+from offsetstream.tables.store import COSTLY_CHECK_SECONDS
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -76,7 +76,7 @@ class Attempt:
         self._say, self._warn = controls.progress.say, controls.progress.warn
         self._writer, self._tables = writer, writer.tables
         self._book = self._opened_book()
-        controls.metrics.watch(lambda: standing_of(self._book.rows.values(), settings.max_transaction_timeout))
+        controls.metrics.watch(lambda: partition_figures(self._book.rows.values(), settings.max_transaction_timeout))
         self._source = KafkaSource(settings.bootstrap_server, settings.properties, len(topic.partitions))
         channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
@@ -108,8 +108,8 @@ class Attempt:
         # A connection of its own, so that no batch waits for its requests.
         log_ends = LogEnds(self._settings.bootstrap_server, self._settings.properties, self._controls.is_stopping)
         seconds = self._settings.sample_interval
-        if seconds and self._tables.is_dear:
-            seconds = max(seconds, DEAR_SECONDS)
+        if seconds and self._tables.is_costly:
+            seconds = max(seconds, COSTLY_CHECK_SECONDS)
         interval = max(length_of(self._settings.trigger), timedelta(seconds=seconds or self._refresh_seconds))
         looks_every = None if self._settings.once else interval
         tails = LogTails(self._writer.spark, self._settings.bootstrap_server, self._settings.properties, self._warn)
@@ -119,7 +119,7 @@ class Attempt:
     @property
     def _refresh_seconds(self) -> float:
         """Seconds between two records that an idle topic was checked: longer if samples show it or writes are slow."""
-        return IDLE_REFRESH_SECONDS if self._settings.sample_interval or self._tables.is_dear else REFRESH_SECONDS
+        return IDLE_REFRESH_SECONDS if self._settings.sample_interval or self._tables.is_costly else REFRESH_SECONDS
 
     def _coordinators(self, group_ids: Collection[str]) -> dict[str, int]:
         lookup = CoordinatorLookup(self._settings.bootstrap_server, self._settings.properties)
@@ -130,7 +130,7 @@ class Attempt:
         book.claims.thinned_before(self._controls.lease.found.history_kept_from)
         if is_ledger_lost(self._tables):
             self._warn("The table history_ledger is missing: it is rebuilt from the present rows of the history")
-        if lost_tables := mend_lost_tables(book, self._tables):
+        if lost_tables := repair_lost_tables(book, self._tables):
             self._warn(f"Someone deleted {', '.join(sorted(lost_tables))}: all partitions are loaded again")
         if book.filter_by(self._settings.filters):
             self._say("The filters have changed: all partitions are loaded again, and history is complete from now on")
@@ -154,9 +154,9 @@ class Attempt:
         ClusterError, and PartitionsChangedError if the topic has other partitions than at the start of the attempt.
         """
         self._watch.settings.look()
-        keep_few_consumers(self._writer.spark, self._watch.settings.largest_batch)
+        limit_idle_consumers(self._writer.spark, self._watch.settings.largest_batch)
         readable = self._topic.leaders.readable(self._book.partitions)
-        ends = self._topic.cluster.answered_ends(readable)
+        ends = self._topic.cluster.available_ends(readable)
         self._controls.metrics.answered(does_answer=True)
         self._book.observe(ends)
         self._watch.truncation.begin()
@@ -183,7 +183,7 @@ class Attempt:
             try:
                 with explain_failure(self._topic.cluster):
                     lost = live.run(query)
-            except (LedAnewError, PlacedAnewError) as error:
+            except (LeadersChangedSinceStartError, PlacementChangedError) as error:
                 self._warn(f"Starting another query: {error}")
                 checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])
                 continue
@@ -244,7 +244,7 @@ class Attempt:
         self._placing.begin()
         self._placing.find()
         last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if may_continue else None
-        if last is None or to_load or self._book.gone or self._placing.is_untold or not last.reads(readable):
+        if last is None or to_load or self._book.gone or self._placing.must_place_again or not last.reads(readable):
             return self._load(to_load)
         self._say(f"Continuing from checkpoint {last.location}")
         self._placing.place(BatchId(last.checkpoint_id, -1))
@@ -277,7 +277,9 @@ class Attempt:
         if self._book.has_news:  # above all the leader epochs: a batch writes records of these or older ones
             self._book.write(BatchId(checkpoint.checkpoint_id, -1))
         if self._topic.leaders.leaderless:
-            self._warn(f"Continuing without {in_words(self._topic.leaders.leaderless)}, until they have a leader again")
+            self._warn(
+                f"Continuing without {partitions_text(self._topic.leaders.leaderless)}, until they have a leader again"
+            )
         frame = self._source.stream(self._writer.spark, start, most)
         name = f"offsetstream-{checkpoint.checkpoint_id}"  # an older query may still be ending
         writer = frame.writeStream.queryName(name)

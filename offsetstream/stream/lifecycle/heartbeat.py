@@ -51,10 +51,10 @@ class Heartbeat:
             self._on_stop("the next job" if isinstance(error, LeaseError) else f"the lost lease ({error})")
 
     def _beat(self) -> None:
-        check_seconds, beaten_at = max(POLL_SECONDS, self._lease.look_seconds), time.monotonic()
+        check_seconds, beaten_at = max(POLL_SECONDS, self._lease.check_seconds), time.monotonic()
         while not self._ended.wait(check_seconds):
             # On a slow store every other check is a heartbeat: two in the lifetime of a lease.
-            is_due = time.monotonic() - beaten_at > max(BEAT_SECONDS, 1.5 * self._lease.look_seconds)
+            is_due = time.monotonic() - beaten_at > max(BEAT_SECONDS, 1.5 * self._lease.check_seconds)
             if is_due:
                 beaten_at = time.monotonic()
             row = self._lease.heartbeat() if is_due else self._lease.read()

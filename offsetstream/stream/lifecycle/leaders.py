@@ -19,7 +19,7 @@ from offsetstream.errors import ClusterError, UnreachableError
 
 ASK_SECONDS = 2.0
 ELECTION_SECONDS = 3.0
-LOOKS = 10  # a second apart, while elections run
+ELECTION_CHECKS = 10  # a second apart, while elections run
 WITHOUT_LEADER_SECONDS, LONGEST_WITHOUT_LEADER_SECONDS = 60.0, 600.0
 
 
@@ -63,7 +63,7 @@ class Leadership:
         no partition has a leader.
         """
         self._look()
-        for _ in range(LOOKS):
+        for _ in range(ELECTION_CHECKS):
             if not self._is_electing(partitions) or self._wait(1.0):
                 break
             self._look()
@@ -97,7 +97,7 @@ class Leadership:
         lost = [number for number in self._read & self._known.keys() if not self._known[number].is_led]
         is_lost = any(now - self._known[number].since >= ELECTION_SECONDS for number in lost)
         if is_lost and any(each.is_led for each in self._known.values()):
-            raise LeadersChangedError(f"no broker leads {in_words(lost)}")
+            raise LeadersChangedError(f"no broker leads {partitions_text(lost)}")
 
     def check(self) -> None:
         """Raise LeadersChangedError if `check_lost` does, or if an excluded partition has a leader again."""
@@ -106,7 +106,7 @@ class Leadership:
         led = [number for number in self.leaderless if self._known[number].is_led]
         back = [number for number in led if self._known[number].may_be_read_at <= now]
         if any(now - self._known[number].since >= ELECTION_SECONDS for number in back):
-            raise LeadersChangedError(f"{in_words(back)} can be read again")
+            raise LeadersChangedError(f"{partitions_text(back)} can be read again")
 
     def _is_electing(self, partitions: Collection[int]) -> bool:
         known, now = [self._known[number] for number in partitions if number in self._known], self._clock()
@@ -138,7 +138,7 @@ def _exclude(partition: _Partition, now: float) -> None:
     partition.may_be_read_at = now + partition.leaderless_for
 
 
-def in_words(partitions: Collection[int]) -> str:
+def partitions_text(partitions: Collection[int]) -> str:
     """Return the partitions as text for a message: `offsets partitions 1, 2`."""
     numbers = sorted(partitions)
     return f"offsets partition{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

@@ -20,7 +20,7 @@ from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership
 from offsetstream.stream.lifecycle.query_check import QueryCheck
-from offsetstream.stream.lifecycle.refusals import PlacedAnewError, StopRequestedError
+from offsetstream.stream.lifecycle.refusals import PlacementChangedError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.partitions.load_policy import partitions_to_load
@@ -162,7 +162,7 @@ class LiveStream:
             ends = self._observer.look()
             lost = self._check.lost(ends or {})
             if ends is not None and not lost:  # or the id of a recreated topic would be written before its log is known
-                self._observer.look_at_topics(self._no_batch)
+                self._observer.refresh_topics(self._no_batch)
                 self._book.write(self._no_batch)
             return self._check.lost_by_now(lost)
 
@@ -179,8 +179,8 @@ class LiveStream:
         if self._placing.is_open:
             with self._turns:
                 self._placing.find()
-                if self._placing.is_untold:
-                    raise PlacedAnewError("the brokers place groups by another rule than before")
+                if self._placing.must_place_again:
+                    raise PlacementChangedError("the brokers place groups by another rule than before")
                 self._placing.place(self._no_batch)
         return []
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import DoubledRowsError, TablesError, UnreachableError
-from offsetstream.stream.lifecycle.leaders import in_words
-from offsetstream.stream.lifecycle.refusals import REFUSALS, LedAnewError, StopRequestedError
+from offsetstream.stream.lifecycle.leaders import partitions_text
+from offsetstream.stream.lifecycle.refusals import REFUSALS, LeadersChangedSinceStartError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS
 from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -60,7 +60,7 @@ class QueryCheck:
             if not moving:
                 break
             if time.monotonic() > deadline:
-                raise UnreachableError(f"the leader of {in_words(moving)} does not answer")
+                raise UnreachableError(f"the leader of {partitions_text(moving)} does not answer")
             self._stop_if_ending()
             time.sleep(POLL_SECONDS)
         self._require_same_leaders()
@@ -105,7 +105,7 @@ class QueryCheck:
     def _require_same_leaders(self) -> None:
         epochs = self._book.coordinators.known_epochs
         if changed := sum(epochs[number] != self._epochs[number] for number in self._log_ids):
-            raise LedAnewError(f"{changed} offsets partitions have a new leader")
+            raise LeadersChangedSinceStartError(f"{changed} offsets partitions have a new leader")
 
     def _behind_for_too_long(self, batch_ends: Mapping[int, int]) -> list[int]:
         """Return partitions with records in the batch that were unread for so long that tombstones may be gone."""

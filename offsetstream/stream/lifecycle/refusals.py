@@ -9,7 +9,7 @@ class StopRequestedError(Exception):
     """The micro-batch must not start. Spark does not commit it, and the next query reads it again."""
 
 
-class LedAnewError(Exception):
+class LeadersChangedSinceStartError(Exception):
     """Partitions have another leader than when the query started. Another query must continue.
 
     Spark caches consumers, and these may still hold fetched records of the old leader that no log has any more. Such
@@ -19,8 +19,8 @@ class LedAnewError(Exception):
     """
 
 
-class PlacedAnewError(Exception):
+class PlacementChangedError(Exception):
     """The brokers place groups by another rule than the tables have. Another query must decode by that rule."""
 
 
-REFUSALS = (StopRequestedError, LedAnewError, PartitionsChangedError)
+REFUSALS = (StopRequestedError, LeadersChangedSinceStartError, PartitionsChangedError)

@@ -21,7 +21,7 @@ from offsetstream.cluster.databricks import kafka_classes
 from offsetstream.cluster.properties import spark_properties
 from offsetstream.codec.wire import read_int16
 from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
-from offsetstream.spark.source import tell_java
+from offsetstream.spark.source import set_java_properties
 
 _CLIENT = b"offsetstream"
 _API_VERSIONS = (18, 0)  # key and version
@@ -51,7 +51,7 @@ class Leaders:
         for number, address in self.cluster.leader_addresses().items():
             if number in partitions and address is not None:
                 led.setdefault(address, []).append(number)
-        tell_java(self._spark, self._properties)
+        set_java_properties(self._spark, self._properties)
         for address, numbers in led.items():
             with broker_channel(self._spark.sparkContext._jvm, address, self._properties) as channel:
                 yield channel, numbers

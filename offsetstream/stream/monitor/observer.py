@@ -50,9 +50,9 @@ class Observer:
         """
         return self._answer(self._look)
 
-    def look_at_topics(self, batch: BatchId) -> None:
+    def refresh_topics(self, batch: BatchId) -> None:
         """Update the table of topics from the cluster."""
-        self._answer(lambda: self.watch.look_at_topics(batch))
+        self._answer(lambda: self.watch.refresh_topics(batch))
 
     def _look(self) -> dict[int, PartitionEnds]:
         leaders = self.watch.cluster.leaders()
@@ -65,7 +65,7 @@ class Observer:
         # If the leader changed meanwhile, it may not belong to the epoch: leave it to the next look.
         ends = {
             number: end
-            for number, end in self.watch.cluster.answered_ends(led).items()
+            for number, end in self.watch.cluster.available_ends(led).items()
             if end.coordinator_id == leaders[number]
         }
         self.moving = set(led) - ends.keys()

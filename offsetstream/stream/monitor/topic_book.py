@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.answers import TopicDescription
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.arrow_rows import merge_rows
@@ -48,7 +48,7 @@ class TopicBook:
         present = {row["topic"] for row in self.rows.values() if row["deleted_at"] is None}
         self.observe(found, batch, cluster.hidden_topics(present - {topic.name for topic in found}))
 
-    def observe(self, found: Iterable[TopicSeen], batch: BatchId, hidden: Collection[str] = ()) -> None:
+    def observe(self, found: Iterable[TopicDescription], batch: BatchId, hidden: Collection[str] = ()) -> None:
         """Update the rows from the existing topics, and write what is new. Hidden topics do not count as deleted."""
         now = datetime.now(UTC)
         seen = {topic.topic_id: topic for topic in found}
@@ -85,7 +85,7 @@ class TopicBook:
             merge_rows(self._tables, ASSIGNMENTS, pa.Table.from_pylist(rows, schema=schema), batch)
 
 
-def _new_row(topic: TopicSeen, now: datetime) -> dict[str, Any]:
+def _new_row(topic: TopicDescription, now: datetime) -> dict[str, Any]:
     columns = dict.fromkeys(load_schema(TOPICS).column_names)
     return columns | {
         "topic_id": topic.topic_id,

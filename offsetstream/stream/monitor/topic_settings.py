@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.cluster.client import Cluster, takes_records
+from offsetstream.cluster.client import Cluster, deletes_records
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import ClusterError, UnreachableError
 
@@ -57,7 +57,7 @@ class TopicSettings:
     @property
     def forgets(self) -> bool:
         """Whether retention deletes records of the topic, even the last one of a key."""
-        return takes_records(self._settings)
+        return deletes_records(self._settings)
 
     @property
     def safe_retention(self) -> timedelta:

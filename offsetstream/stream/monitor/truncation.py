@@ -63,11 +63,11 @@ class TruncationDetector:
             if rows[number].log_id != log_id or (number in ends and rows[number].has_lost_records(ends[number]))
         ]
 
-    def begin_all(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
+    def start_all_new_logs(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
         """Like `begin`, and start a new log also for partitions whose log ends before the applied offset."""
         cut = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
         for number in cut:
-            self._book.begin_log(number)
+            self._book.start_log(number)
         return {*cut, *self.begin()}
 
     def begin(self) -> list[int]:
@@ -83,7 +83,7 @@ class TruncationDetector:
             is_same = self._compare(self._led(self._book.coordinators.raised))
         rewritten = [number for number, same in is_same.items() if not same]
         for number in rewritten:
-            self._book.begin_log(number)
+            self._book.start_log(number)
         self._book.coordinators.settle(is_same)
         self.unsettled = set(self._led(self._book.coordinators.raised))
         self._learn()

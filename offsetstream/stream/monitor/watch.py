@@ -27,6 +27,6 @@ class ClusterWatch:
         if self.settings.forgets and restarted:
             book.unload_cut(restarted)
 
-    def look_at_topics(self, batch: BatchId) -> None:
+    def refresh_topics(self, batch: BatchId) -> None:
         """Update the table of topics from the cluster. Raise ClusterError."""
         self.topics.look(self.cluster, batch)

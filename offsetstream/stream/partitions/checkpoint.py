@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import TablesError, first_line
-from offsetstream.spark.checkpoint_files import written_directly
+from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
 from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
@@ -54,7 +54,7 @@ class Checkpoint:
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start the query. It continues where the checkpoint stands."""
-        with written_directly(self.spark, self.uri):
+        with fast_checkpoint_writes(self.spark, self.uri):
             return writer.option("checkpointLocation", self.uri).start()
 
     def end_offsets(self, batch_id: int) -> dict[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.ledger import forget
+from offsetstream.tables.ledger import delete_entries
 from offsetstream.tables.names import (
     CELL_TABLES,
     DECODED_LOGS,
@@ -34,7 +34,7 @@ def last_checkpoint_id(tables: Store) -> int:
     return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
 
 
-def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
+def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     """Return the deleted tables. If a load fills any of them, mark all partitions in the book to be loaded.
 
     The book is written at once: the next checkpoint gives the new tables a transaction. If a history table is missing,
@@ -43,7 +43,7 @@ def mend_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     """
     versions = _versions(tables)
     lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
-    forget(tables, lost & set(RECORD_TABLES))
+    delete_entries(tables, lost & set(RECORD_TABLES))
     if not lost - _DECODED and not _has_decoded(book):
         return set()  # an upgrade has just created them
     if not lost or lost >= _LOADED:

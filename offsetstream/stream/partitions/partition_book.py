@@ -136,7 +136,7 @@ class PartitionBook:
         mark = self._ends.reached(partition)
         return None if mark is None else (mark.at, mark.age(datetime.now(UTC), self.clocks.newest))
 
-    def begin_log(self, partition: int) -> None:
+    def start_log(self, partition: int) -> None:
         """Start a new log: it was truncated or recreated, or is read again. Its offsets mean other records now."""
         self._rows.set(
             partition,
@@ -160,7 +160,7 @@ class PartitionBook:
         changed = [number for number, row in self._rows.items() if row.filters != filters.text]
         known = [number for number in changed if self._rows[number].load_state is not None]
         for number in known:
-            self.begin_log(number)
+            self.start_log(number)
         for number in changed:
             self._rows.set(number, filters=filters.text, filtered_count=None)
         return bool(known)

@@ -15,7 +15,7 @@ from offsetstream.errors import ClusterError
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.stream.state.homes import place_groups
-from offsetstream.tables.placement import JAVA, RECORDS, Latest, PlacementRule, written_last
+from offsetstream.tables.placement import JAVA, RECORDS, Latest, PlacementRule, latest_groups
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
@@ -121,7 +121,7 @@ class Placing:
             return False
         before, partitions = self._book.placement_rule, len(self._book.rows)
         leaders = {number: row.coordinator_id for number, row in self._book.rows.items()}
-        evidence = evidence_of(written_last(self._tables, _SAMPLE), partitions, leaders, self._answers)
+        evidence = evidence_of(latest_groups(self._tables, _SAMPLE), partitions, leaders, self._answers)
         rule = evidence.rule
         if rule is None or rule == before:
             return False
@@ -143,14 +143,14 @@ class Placing:
             return {}
 
     @property
-    def is_untold(self) -> bool:
+    def must_place_again(self) -> bool:
         """Whether the tables have rows that were placed by another rule or number of partitions."""
-        return is_untold(self._book)
+        return must_place_again(self._book)
 
     def place(self, batch: BatchId) -> None:
         """Place all groups again if the rule has changed, and write the rule to the rows."""
         must_write = any(row.placement_rule != self._book.placement_rule for row in _known(self._book))
-        if self.is_untold:
+        if self.must_place_again:
             must_write = True
             rule = (
                 "the partition of their latest records"
@@ -164,7 +164,7 @@ class Placing:
             self._book.write(batch)
 
 
-def is_untold(book: PartitionBook) -> bool:
+def must_place_again(book: PartitionBook) -> bool:
     """Return whether the tables have rows that were placed by another rule or number of partitions."""
     by_records, count = book.placed_by is None, len(book.rows)
     return any(row.partition_count != count or (row.placement_rule == RECORDS) != by_records for row in _known(book))

@@ -11,14 +11,14 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.databricks import plain_packages
-from offsetstream.cluster.java_client import FEW_TRIES
-from offsetstream.cluster.log_ends import HIDDEN, TopicPlace
+from offsetstream.cluster.java_client import LIMITED_RETRIES
+from offsetstream.cluster.log_ends import HIDDEN, TopicPartitionKey
 from offsetstream.cluster.open_transactions import OpenTransactions
 from offsetstream.cluster.properties import spark_properties
 from offsetstream.cluster.records_at import read_at
-from offsetstream.cluster.rights import MARKERS_SEEN, TRANSACTION_IDS
+from offsetstream.cluster.rights import READ_ALL_TOPICS, TRANSACTION_IDS
 from offsetstream.errors import first_line
-from offsetstream.spark.source import tell_java
+from offsetstream.spark.source import set_java_properties
 from offsetstream.stream.sampling.sample_book import Holder
 
 _SECONDS = 5.0  # timeout of a query: the next round waits for it
@@ -36,7 +36,7 @@ class LogTails:
         self._warn = warn
         self._warned: set[str] = set()
 
-    def first_readable(self, starts: Mapping[TopicPlace, int]) -> dict[TopicPlace, int | None]:
+    def first_readable(self, starts: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
         """Return the offset of the first record that a read_committed consumer gets from each start; None if none.
 
         Needs READ on the topics. A partition without that right, or whose leader does not answer, is omitted.
@@ -47,12 +47,12 @@ class LogTails:
         found = read_at(self._bootstrap_server, self._properties, wanted, 1, timeout=_SECONDS)
         self._warn_of_rights(each.error for each in found.values())
         return {
-            TopicPlace(*place): each.records[0].offset if each.records else None
+            TopicPartitionKey(*place): each.records[0].offset if each.records else None
             for place, each in found.items()
             if each.records or each.is_at_end
         }
 
-    def holders(self, places: Collection[TopicPlace]) -> dict[TopicPlace, Holder]:
+    def holders(self, places: Collection[TopicPartitionKey]) -> dict[TopicPartitionKey, Holder]:
         """Return the earliest open transaction of each partition (DescribeProducers, KIP-664).
 
         Needs READ on the topics, and DESCRIBE on the transactional ids. What the user may not see is None.
@@ -70,13 +70,13 @@ class LogTails:
         if any(each.transactional_id is None for each in earliest.values()):
             self._warn_once(f"Without {TRANSACTION_IDS}, {TRANSACTION_IDS.without}")
         return {
-            TopicPlace(*place): Holder(each.transactional_id, _time(each.started_ms))
+            TopicPartitionKey(*place): Holder(each.transactional_id, _time(each.started_ms))
             for place, each in earliest.items()
         }
 
     def _warn_of_rights(self, errors: Iterable[str | None]) -> None:
         if HIDDEN in errors:
-            self._warn_once(f"Without {MARKERS_SEEN}, {MARKERS_SEEN.without}")
+            self._warn_once(f"Without {READ_ALL_TOPICS}, {READ_ALL_TOPICS.without}")
 
     def _warn_once(self, line: str) -> None:
         if line not in self._warned:
@@ -86,10 +86,10 @@ class LogTails:
     @contextmanager
     def _admin(self) -> Iterator[tuple[Any, Any]]:
         """Yield Spark's JVM and a Kafka admin client in it: another JVM for one query would be expensive."""
-        tell_java(self._spark, self._properties)
+        set_java_properties(self._spark, self._properties)
         jvm = plain_packages(self._spark.sparkContext._jvm)
         settings = jvm.java.util.HashMap()
-        own = {"bootstrap.servers": self._bootstrap_server, **FEW_TRIES}
+        own = {"bootstrap.servers": self._bootstrap_server, **LIMITED_RETRIES}
         for name, value in {**spark_properties(self._properties), **own}.items():
             settings[name] = value
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)

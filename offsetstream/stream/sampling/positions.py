@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.stream.sampling.sample_book import Tail
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS
@@ -27,7 +27,7 @@ class Positions:
 
     def __init__(self, tables: Store) -> None:
         self._tables = {name: _TablePartitions(tables.open(name)) for name in (COMMITTED_OFFSETS, ASSIGNMENTS)}
-        self._empty_for: tuple[int, Mapping[TopicPlace, Tail]] = -1, {}
+        self._empty_for: tuple[int, Mapping[TopicPartitionKey, Tail]] = -1, {}
         self._paused_until = 0.0
 
     def wanted(self) -> Wanted:
@@ -40,7 +40,7 @@ class Positions:
         found.update(numbers)
         return found | {OFFSETS_TOPIC: None}
 
-    def within(self, tails: Mapping[TopicPlace, Tail]) -> dict[TopicPlace, int]:
+    def within(self, tails: Mapping[TopicPartitionKey, Tail]) -> dict[TopicPartitionKey, int]:
         """Return the greatest committed offset near the end of each tail, as of the last call of `wanted`.
 
         Return nothing if the last query was so recent that another one would use too much time.
@@ -59,7 +59,7 @@ class Positions:
         found = near.group_by(["topic", "partition"]).aggregate([("committed_offset", "max")]).to_pylist()
         self._empty_for = (-1, {}) if found else (table.version, tails)
         self._paused_until = started + _PAUSE * (time.monotonic() - started)
-        return {TopicPlace(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
+        return {TopicPartitionKey(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
 
 
 class _TablePartitions:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPlace
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPartitionKey
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions
 from offsetstream.stream.sampling.sample_book import SampleBook
 from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
-from offsetstream.tables.create import require_tables_of
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
@@ -74,7 +74,7 @@ class Rounds:
         starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _MAX_TAILS))
         self.book.take_records(starts, tails.first_readable(starts), sampled_at)
         blocked = self.book.blocked(sampled_at)[:_MAX_TAILS]
-        self.book.take_holders(blocked, tails.holders(blocked), sampled_at)
+        self.book.take_blocking(blocked, tails.holders(blocked), sampled_at)
 
     def write(self, batch: BatchId) -> None:
         """Write new rows to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.
@@ -93,13 +93,13 @@ class Rounds:
             self._observed.write(batch)
             self._observed_at = time.monotonic()
 
-    def _record_times(self, answers: Answers, sampled_at: datetime) -> dict[TopicPlace, RecordTimes]:
-        uneven = islice(self.book.uneven(answers, sampled_at), _MAX_UNEVEN)
-        return self._cluster.record_times({place: round(at.timestamp() * 1000) for place, at in uneven})
+    def _record_times(self, answers: Answers, sampled_at: datetime) -> dict[TopicPartitionKey, RecordTimes]:
+        with_changed_rate = islice(self.book.with_changed_rate(answers, sampled_at), _MAX_UNEVEN)
+        return self._cluster.record_times({place: round(at.timestamp() * 1000) for place, at in with_changed_rate})
 
     def _opened(self) -> Positions:
         if self._positions is None:
-            require_tables_of(self._tables, self._cluster.cluster_id())
+            require_cluster(self._tables, self._cluster.cluster_id())
             self.book.recall(*read_samples(self._tables))
             self._positions = Positions(self._tables)
         return self._positions

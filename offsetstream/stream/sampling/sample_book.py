@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from offsetstream.cluster.log_ends import Answers, LogEnd, RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, RecordTimes, TopicPartitionKey
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 
 # An idle partition has a row at least this often, which shows that it was sampled.
@@ -93,10 +93,12 @@ class SampleBook:
     """The sampled partitions, and the rows of `end_offsets` that are not written yet."""
 
     def __init__(self) -> None:
-        self.partitions: dict[TopicPlace, Sampled] = {}
+        self.partitions: dict[TopicPartitionKey, Sampled] = {}
         self.waiting: list[dict[str, Any]] = []
 
-    def recall(self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPlace, Mapping[str, Any]]) -> None:
+    def recall(
+        self, rows: Iterable[Mapping[str, Any]], recorded: Mapping[TopicPartitionKey, Mapping[str, Any]]
+    ) -> None:
         """Start with the rows of `topic_partitions`, and the last row of each partition in `end_offsets`.
 
         If the last job could not write to `end_offsets`, or was of an older version, `end_offsets` lacks its last rows.
@@ -104,18 +106,18 @@ class SampleBook:
         writes, only `end_offsets` has the last sample: then that one counts.
         """
         for row in rows:
-            place = TopicPlace(row["topic"], row["partition"])
+            place = TopicPartitionKey(row["topic"], row["partition"])
             self.partitions[place] = found = _recalled(row, recorded.get(place))
             if found.changed_at and (found.recorded_at is None or found.recorded_at < found.changed_at):
                 self._record(place, found, found.changed_at, found.recorded_at)
 
     @property
-    def starts(self) -> dict[TopicPlace, str | None]:
+    def starts(self) -> dict[TopicPartitionKey, str | None]:
         """The topic ids of the partitions with a known log start offset."""
         known = ((place, each.values) for place, each in self.partitions.items())
         return {place: values.topic_id for place, values in known if values.log_start_offset is not None}
 
-    def uneven(self, answers: Answers, sampled_at: datetime) -> Iterator[tuple[TopicPlace, datetime]]:
+    def with_changed_rate(self, answers: Answers, sampled_at: datetime) -> Iterator[tuple[TopicPartitionKey, datetime]]:
         """Yield the partitions whose ends rose at another rate than before, with the time of the last sample.
 
         A burst started or ended there. A straight line between the two samples would be wrong by up to their distance.
@@ -131,11 +133,11 @@ class SampleBook:
                 yield place, found.sampled_at
 
     def take(
-        self, answers: Answers, sampled_at: datetime, times: Mapping[TopicPlace, RecordTimes] | None = None
+        self, answers: Answers, sampled_at: datetime, times: Mapping[TopicPartitionKey, RecordTimes] | None = None
     ) -> None:
         """Take the answers of a round. Partitions without an answer are no longer sampled.
 
-        `times`: for `uneven` partitions, when records were written since the last sample.
+        `times`: for `with_changed_rate` partitions, when records were written since the last sample.
         """
         before, self.partitions = self.partitions, {}
         for place, answer in answers.items():
@@ -148,7 +150,7 @@ class SampleBook:
             else:
                 found.error = answer.error
 
-    def tails(self, now: datetime) -> Iterator[tuple[TopicPlace, Tail]]:
+    def tails(self, now: datetime) -> Iterator[tuple[TopicPartitionKey, Tail]]:
         """Yield the idle partitions with the range in which it is unknown whether a record can be read."""
         for place, found in self.partitions.items():
             values = found.values
@@ -160,7 +162,10 @@ class SampleBook:
                 yield place, Tail(lower, upper)
 
     def take_records(
-        self, asked: Mapping[TopicPlace, int], answers: Mapping[TopicPlace, int | None], sampled_at: datetime
+        self,
+        asked: Mapping[TopicPartitionKey, int],
+        answers: Mapping[TopicPartitionKey, int | None],
+        sampled_at: datetime,
     ) -> None:
         """Take the offset of the first readable record after each offset in `asked`; None if there is none.
 
@@ -180,7 +185,7 @@ class SampleBook:
                 found.changed_at = sampled_at
                 self._record(place, found, sampled_at, sampled_at)
 
-    def blocked(self, now: datetime) -> list[TopicPlace]:
+    def blocked(self, now: datetime) -> list[TopicPartitionKey]:
         """Return the partitions that have been blocked for a minute by an unknown transaction."""
         return [
             place
@@ -191,8 +196,8 @@ class SampleBook:
             and found.is_to_ask(now)
         ]
 
-    def take_holders(
-        self, asked: Iterable[TopicPlace], answers: Mapping[TopicPlace, Holder], sampled_at: datetime
+    def take_blocking(
+        self, asked: Iterable[TopicPartitionKey], answers: Mapping[TopicPartitionKey, Holder], sampled_at: datetime
     ) -> None:
         """Take the transactions that block the partitions in `asked`."""
         for place in asked:
@@ -214,7 +219,7 @@ class SampleBook:
         ]
 
     def _sample(
-        self, place: TopicPlace, found: Sampled, end: LogEnd, sampled_at: datetime, times: RecordTimes | None
+        self, place: TopicPartitionKey, found: Sampled, end: LogEnd, sampled_at: datetime, times: RecordTimes | None
     ) -> None:
         start = found.values.log_start_offset if end.log_start_offset is None else end.log_start_offset
         values = Values(
@@ -242,7 +247,7 @@ class SampleBook:
             self._record(place, found, since, unchanged_until)
 
     def _record(
-        self, place: TopicPlace, found: Sampled, sampled_at: datetime, unchanged_until: datetime | None
+        self, place: TopicPartitionKey, found: Sampled, sampled_at: datetime, unchanged_until: datetime | None
     ) -> None:
         if found.recorded_at == sampled_at:  # more is known now about the same sample
             unchanged_until = self._withdraw(place, sampled_at, unchanged_until)
@@ -250,7 +255,9 @@ class SampleBook:
         self.waiting.append({**place._asdict(), **found.values._asdict(), **times})
         found.recorded_at = sampled_at
 
-    def _withdraw(self, place: TopicPlace, sampled_at: datetime, unchanged_until: datetime | None) -> datetime | None:
+    def _withdraw(
+        self, place: TopicPartitionKey, sampled_at: datetime, unchanged_until: datetime | None
+    ) -> datetime | None:
         """Remove the waiting row of a sample, and return until when the row before it was valid."""
         for number, row in enumerate(self.waiting):
             if (row["topic"], row["partition"], row["sampled_at"]) == (*place, sampled_at):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY
 from offsetstream.tables.arrow_rows import append_to
 from offsetstream.tables.conflict import again_on_conflict
@@ -23,7 +23,7 @@ from offsetstream.tables.transaction import BatchId, transaction_of
 Rows = list[dict[str, Any]]
 
 
-def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, Mapping[str, Any]]]:
+def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPartitionKey, Mapping[str, Any]]]:
     """Return the rows of `topic_partitions`, and the last row of each partition in `end_offsets`.
 
     Only the end of `end_offsets` is read: a sampled partition has a row there at least every ten minutes.
@@ -38,7 +38,7 @@ def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPlace, Mapping[str, 
         f"FROM rows WHERE sampled_at >= TIMESTAMP '{since:%Y-%m-%dT%H:%M:%SZ}') WHERE newer = 1"
     )
     found = tables.open(END_OFFSETS).query(query).read_all().to_pylist()
-    return rows, {TopicPlace(row["topic"], row["partition"]): row for row in found}
+    return rows, {TopicPartitionKey(row["topic"], row["partition"]): row for row in found}
 
 
 class SampleTables:

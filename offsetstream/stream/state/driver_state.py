@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.kinds import Coordinator
-from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_of_cells
+from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_record_per_cell
 from offsetstream.stream.state.driver_derive import derived_tables, offsets_only_groups
 from offsetstream.tables.arrow_rows import (
     group_keys,
@@ -18,18 +18,18 @@ from offsetstream.tables.arrow_rows import (
     partition_numbers,
     read_groups,
     renamed,
-    with_constants,
+    with_constant_columns,
 )
 from offsetstream.tables.derived import rows_of_group
-from offsetstream.tables.matching import completed
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.plain_rows import Rows
 from offsetstream.tables.record_rows import CELLS_RENAMED
-from offsetstream.tables.row_keys import RowKeys, without
+from offsetstream.tables.row_keys import RowKeys, rows_without_keys
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
@@ -50,8 +50,8 @@ class DriverStateWriter:
 
     def apply(self, decoded: pa.Table, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records; see `StateWriter.apply`."""
-        replace_where = of_partitions(loaded) if loaded else None
-        commits, cells = last_of_cells(self._placed(decoded))
+        replace_where = in_partitions(loaded) if loaded else None
+        commits, cells = last_record_per_cell(self._placed(decoded))
         facts, existed = group_facts(decoded, commits), set[GroupKey]()
         merge = partial(self._merge, batch=batch, replace_where=replace_where)
         steps: list[Step] = [partial(merge, COMMITTED_OFFSETS, commits)]
@@ -121,10 +121,10 @@ class DriverStateWriter:
     ) -> None:
         """Replace the rows of the groups with the derived rows."""
         schema = load_schema(name)
-        rows = with_constants(derived, {DELETED: False})
+        rows = with_constant_columns(derived, {DELETED: False})
         if replace_where is None:
             present = read_groups(self._tables, name, groups, schema.key)
             if present.num_rows:
-                gone = with_constants(without(present, RowKeys(rows, schema.key)), {DELETED: True})
-                rows = pa.concat_tables([rows, completed(gone, rows.schema)])
+                gone = with_constant_columns(rows_without_keys(present, RowKeys(rows, schema.key)), {DELETED: True})
+                rows = pa.concat_tables([rows, with_all_columns(gone, rows.schema)])
         merge_rows(self._tables, name, rows, batch, replace_where=replace_where)

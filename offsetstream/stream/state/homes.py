@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from offsetstream.stream.decode import in_coordinator_partition
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import STATE_TABLES
-from offsetstream.tables.placement import doubtful_homes
+from offsetstream.tables.placement import uncertain_homes
 from offsetstream.tables.store import EVERY_ROW, Store
 from offsetstream.tables.transaction import BatchId, transaction_of
 
@@ -26,19 +26,19 @@ def place_groups(tables: Store, placed_by: int | None, batch: BatchId) -> None:
     stay in the tables, as in the log: the broker of that partition loads them. Raise LeaseError if another job took
     over.
     """
-    homes = doubtful_homes(tables)[0] if placed_by is None else {}
+    homes = uncertain_homes(tables)[0] if placed_by is None else {}
     _place(tables, partial(_placed, placed_by=placed_by, homes=homes), batch)
 
 
-def settle_homes(tables: Store, batch: BatchId) -> None:
+def find_homes(tables: Store, batch: BatchId) -> None:
     """Find the home of groups in several partitions: the one with the latest records. Used if records decide."""
-    homes, are_settled = doubtful_homes(tables)
+    homes, are_settled = uncertain_homes(tables)
     if not are_settled:
         _place(tables, partial(_placed, placed_by=None, homes=homes), batch)
 
 
 def _place(tables: Store, placed: Placed, batch: BatchId) -> None:
-    for name in reversed(STATE_TABLES):  # `doubtful_homes` detects an interruption by the last ones
+    for name in reversed(STATE_TABLES):  # `uncertain_homes` detects an interruption by the last ones
         if _is_moved(tables, name, placed):
             _write(tables, name, placed, batch)
 

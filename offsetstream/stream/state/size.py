@@ -16,8 +16,8 @@ from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
 from offsetstream.stream.state.columns import is_of
 from offsetstream.tables import record_rows
-from offsetstream.tables.arrow_rows import held
-from offsetstream.tables.engines import FEW_ROWS, SMALL_BYTES, Size
+from offsetstream.tables.arrow_rows import supported_timestamps
+from offsetstream.tables.engines import MAX_SMALL_ROWS, SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 
 Records: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
@@ -59,10 +59,10 @@ class BatchSize:
         return self.records[RECORDS] > 0
 
 
-def measure(decoded: Records) -> BatchSize:
+def batch_size(decoded: Records) -> BatchSize:
     """Measure a decoded batch: in one Spark job, or on the driver."""
     if isinstance(decoded, pa.Table):
-        here = {table: pc.sum(record_rows.is_of(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
+        here = {table: pc.sum(record_rows.belongs_to(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
         return BatchSize(here, decoded.nbytes)
     counts = (f"count_if({is_of(table)}) AS {table}" for table in RECORD_TABLES)
     row = decoded.selectExpr(*counts, f"coalesce(sum({_LENGTH}), 0) AS bytes").head()
@@ -96,7 +96,7 @@ def by_partition(records: Records) -> dict[int, Share]:
         newest = F.max(F.unix_millis("record_timestamp"))
         rows = records.groupBy("offsets_partition").agg(F.count("*"), newest).collect()
         return {row[0]: Share(*row[1:]) for row in rows}
-    times = held(records["record_timestamp"]).cast(pa.int64())
+    times = supported_timestamps(records["record_timestamp"]).cast(pa.int64())
     counted = pa.table({"number": records["offsets_partition"], "time": times}).group_by("number", use_threads=False)
     found = counted.aggregate([([], "count_all"), ("time", "max")]).to_pylist()
     return {
@@ -105,7 +105,7 @@ def by_partition(records: Records) -> dict[int, Share]:
     }
 
 
-def sifted(decoded: Records) -> tuple[Records, dict[int, Share]]:
+def without_filtered(decoded: Records) -> tuple[Records, dict[int, Share]]:
     """Remove the filtered records. Return the others, and the shares of the filtered ones."""
     if isinstance(decoded, pa.Table):
         if FILTERED not in decoded.column_names:
@@ -127,13 +127,13 @@ def collect(decoded: DataFrame) -> pa.Table:
     return decoded.drop("key").selectExpr("* EXCEPT (value, key_bytes)", *raw).toArrow()
 
 
-def collect_few(decoded: DataFrame, at_most: int) -> pa.Table | None:
+def collect_small(decoded: DataFrame, at_most: int) -> pa.Table | None:
     """Collect a batch of up to `at_most` records like `collect`, in the Spark job that reads it.
 
     Records that are longer than their share of the driver's memory come without their bytes. If the total is small
     enough, a second job gets these. Return None if there may be too many records, or if they are too long.
     """
-    if at_most > FEW_ROWS:
+    if at_most > MAX_SMALL_ROWS:
         return None
     share = SMALL_BYTES // max(1, at_most)
     is_long = f"{_LENGTH} > {share}"

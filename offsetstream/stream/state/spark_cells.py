@@ -13,7 +13,7 @@ from offsetstream.stream.state.columns import is_of
 from offsetstream.tables.names import COMMITS, RECORDS
 
 
-def with_own_offsets(decoded: DataFrame) -> DataFrame:
+def with_value_offsets(decoded: DataFrame) -> DataFrame:
     """Add the two columns that a pass over the log computes (log_pass.py), for single records."""
     return decoded.selectExpr(
         "*",
@@ -22,7 +22,7 @@ def with_own_offsets(decoded: DataFrame) -> DataFrame:
     )
 
 
-def last_of_cells(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
+def last_record_per_cell(decoded: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Reduce decoded records to the last of each cell: (offset commits, all others), without undecodable ones."""
     return _reduce(decoded.where(is_of(COMMITS)), COMMIT_CELL), _reduce(decoded.where(is_of(RECORDS)), GROUP_CELL)
 

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetstream.tables.derived import PLACE, cell_of, rows_of_group
+from offsetstream.tables.derived import GROUP_CONSTANTS, cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.spark_rows import as_stored, in_batches, one_by_one, struct_fields
+from offsetstream.tables.spark_rows import in_batches, struct_fields, to_python_one_by_one, to_table_columns
 
 _GROUP = ("offsets_partition", "group_id")
 Deriver = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -33,7 +33,7 @@ def derived_groups(
     """
     cells = live_cells.withColumn("record_timestamp_ms", F.unix_millis("record_timestamp"))
     by_group = cells.groupBy(*_GROUP).agg(F.collect_list(F.struct(*_CELL)).alias("cells"))
-    joined = groups.join(by_group, list(_GROUP), "left").select(*PLACE, "group_id", "exists", "cells")
+    joined = groups.join(by_group, list(_GROUP), "left").select(*GROUP_CONSTANTS, "group_id", "exists", "cells")
     result = _result_type()
     derived = joined.mapInArrow(_deriver(to_arrow_schema(result), topic_names), result).persist()
     try:
@@ -43,8 +43,8 @@ def derived_groups(
 
 
 def _rows(derived: DataFrame, table: str) -> DataFrame:
-    rows = derived.select(*PLACE, F.explode(table).alias("row")).select(*PLACE, "row.*")
-    return as_stored(rows, load_schema(table))
+    rows = derived.select(*GROUP_CONSTANTS, F.explode(table).alias("row")).select(*GROUP_CONSTANTS, "row.*")
+    return to_table_columns(rows, load_schema(table))
 
 
 def _result_type() -> StructType:
@@ -55,12 +55,12 @@ def _result_type() -> StructType:
 
 
 def _row_type(table: str) -> str:
-    return struct_fields(column for column in load_schema(table).columns if column.name not in PLACE)
+    return struct_fields(column for column in load_schema(table).columns if column.name not in GROUP_CONSTANTS)
 
 
 def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
     def derive_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        derived = (_derive_row(group, topic_names) for group in one_by_one(batches))
+        derived = (_derive_row(group, topic_names) for group in to_python_one_by_one(batches))
         yield from in_batches((row for row in derived if row is not None), DERIVED_TABLES, schema)
 
     return derive_batches
@@ -69,4 +69,4 @@ def _deriver(schema: pa.Schema, topic_names: Mapping[str, str]) -> Deriver:
 def _derive_row(group: dict[str, Any], topic_names: Mapping[str, str]) -> dict[str, Any] | None:
     cells = [cell_of(cell) for cell in group["cells"] or ()]
     rows = rows_of_group(cells, group["group_id"], topic_names, exists=bool(group["exists"]))
-    return None if rows is None else {name: group[name] for name in PLACE} | rows
+    return None if rows is None else {name: group[name] for name in GROUP_CONSTANTS} | rows

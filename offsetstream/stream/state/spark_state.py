@@ -9,16 +9,16 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.state.columns import partition_number, renamed
-from offsetstream.stream.state.spark_cells import group_facts, last_of_cells
+from offsetstream.stream.state.spark_cells import group_facts, last_record_per_cell
 from offsetstream.stream.state.spark_derive import derived_groups
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS, GROUPS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -42,8 +42,8 @@ class SparkStateWriter:
 
     def apply(self, decoded: DataFrame, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records; see `StateWriter.apply`."""
-        replace_where = of_partitions(loaded) if loaded else None
-        commits, cells = (frame.persist() for frame in last_of_cells(self._placed(decoded)))
+        replace_where = in_partitions(loaded) if loaded else None
+        commits, cells = (frame.persist() for frame in last_record_per_cell(self._placed(decoded)))
         merge = partial(self._merge, batch=batch, replace_where=replace_where)
         steps = [partial(merge, COMMITTED_OFFSETS, commits)]
         if has_cells:

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
-from offsetstream.stream.state.homes import settle_homes
-from offsetstream.stream.state.size import Records, collect, collect_few
+from offsetstream.stream.state.homes import find_homes
+from offsetstream.stream.state.size import Records, collect, collect_small
 from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.tables.engines import Size, StateWrites, driver_reduces
 from offsetstream.tables.names import STATE_TABLES
@@ -64,7 +64,7 @@ class StateTables:
 
     def collect_small(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
         """Collect up to `at_most` decoded records on the driver in one job; None if they must be measured first."""
-        return None if self._writer.state_writes is StateWrites.SPARK else collect_few(decoded, at_most)
+        return None if self._writer.state_writes is StateWrites.SPARK else collect_small(decoded, at_most)
 
     def for_engine(self, decoded: Records, size: Size, *, is_load: bool = False) -> Records:
         """Return the records for the engine that will write them: collect them on the driver if that is the one."""
@@ -81,4 +81,4 @@ class StateTables:
             self._driver.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
             self.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
         if self._records_place():
-            settle_homes(self._writer.tables, BatchId(batch.checkpoint_id, -1))
+            find_homes(self._writer.tables, BatchId(batch.checkpoint_id, -1))

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.sessions import copied_session
-from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, compaction_order, crowd_of
+from offsetstream.tables.files import (
+    CurrentFiles,
+    SmallFiles,
+    StoredFiles,
+    TableFiles,
+    compaction_order,
+    small_files_of,
+)
 from offsetstream.tables.schema import HISTORY_DAY
 
 if TYPE_CHECKING:
@@ -27,15 +34,15 @@ class CatalogFiles(TableFiles):
     def __init__(self, table: CatalogSnapshot) -> None:
         self._table = table
 
-    def crowds(self) -> list[Crowd]:
+    def small_files(self) -> list[SmallFiles]:
         """Return all sets of at least two files, even large ones: OPTIMIZE skips files that are large enough."""
         today = datetime.now(UTC).date()
         with translated_errors(self._table.where):
             files = self._table.frame.inputFiles()
         found = Counter(_day_of(file) for file in files)
-        return compaction_order((crowd_of(day, count, today) for day, count in found.items()), today)
+        return compaction_order((small_files_of(day, count, today) for day, count in found.items()), today)
 
-    def compact(self, crowd: Crowd) -> None:
+    def compact(self, crowd: SmallFiles) -> None:
         """Compact the files with OPTIMIZE."""
         where = "" if crowd.day is None else f"WHERE {HISTORY_DAY} = DATE '{crowd.day}'"
         session = copied_session(self._table.store.spark)
@@ -52,14 +59,14 @@ class CatalogFiles(TableFiles):
         """Return the names of the data files that a VACUUM would delete; SQL shows at most a thousand."""
         return {path.rsplit("/", 1)[-1] for path in self._vacuum("DRY RUN")}
 
-    def present(self) -> Present:
+    def present(self) -> CurrentFiles:
         """Return number and bytes of the current data files, from DESCRIBE DETAIL."""
-        return Present(*self._table.files_and_bytes)
+        return CurrentFiles(*self._table.files_and_bytes)
 
-    def stored(self, without: Collection[str] = ()) -> Stored:  # noqa: ARG002 - unused files are not counted anyway
+    def stored(self, without: Collection[str] = ()) -> StoredFiles:  # noqa: ARG002 - unused files are not counted anyway
         """Return the data files of the current version: SQL shows neither unused files nor the log."""
         present = self.present()
-        return Stored(present.files, 0, present.bytes)
+        return StoredFiles(present.files, 0, present.bytes)
 
     def lost(self) -> list[str]:
         """Return nothing: Spark reports a missing file when it reads it."""

@@ -59,7 +59,7 @@ class CatalogStore(Store):
         return self.session
 
     @property
-    def look_seconds(self) -> float:
+    def check_seconds(self) -> float:
         """Ten seconds, because each check of a table is a Spark job."""
         return 10.0
 

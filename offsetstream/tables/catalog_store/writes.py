@@ -17,12 +17,12 @@ from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, first_stamp
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.reads import batches_of
-from offsetstream.tables.matching import completed, find_changes, with_users_columns
+from offsetstream.tables.matching import find_changes, with_all_columns, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
-from offsetstream.tables.row_keys import RowKeys, among
+from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import is_history, load_schema
 from offsetstream.tables.spark_rows import replacing_rows
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Transaction
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def to_frame(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
     """Return rows as a DataFrame with all columns of the table; columns that they lack are null."""
     schema = table.arrow
-    parts = [completed(part, schema) for part in rows]
+    parts = [with_all_columns(part, schema) for part in rows]
     return table.store.spark.createDataFrame(pa.concat_tables([schema.empty_table(), *parts]), table.frame.schema)
 
 
@@ -73,7 +73,7 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
         if changes.added.num_rows:  # a merge that changes nothing must not make a version
             append(table, to_frame(table, [changes.added]), transactions, CHANGES)
         return
-    deleted = among(rows.filter(is_deleted), RowKeys(changes.removed, key))
+    deleted = rows_with_keys(rows.filter(is_deleted), RowKeys(changes.removed, key))
     frames = {False: to_frame(table, [changes.added]), True: to_frame(table, [deleted])}
     changed = reduce(DataFrame.union, (frame.withColumn(DELETED, F.lit(gone)) for gone, frame in frames.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
@@ -158,7 +158,7 @@ def _merge(
 def _stored(table: CatalogSnapshot, rows: pa.Table, key: Sequence[str]) -> Iterable[pa.Table]:
     """Return the stored rows that have the key of one of `rows`."""
     keys = table.store.spark.createDataFrame(rows.select(key))
-    same_partitions = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
+    same_partitions = in_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
     found = table.frame.where(same_partitions).alias("old")
     found = found.join(F.broadcast(keys).alias("new"), _same(key, "old", "new"), "left_semi")
     return [pa.Table.from_batches([each]) for each in batches_of(found, table.where, is_small=True)]

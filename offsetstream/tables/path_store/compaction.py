@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from offsetstream.errors import ConflictError, TablesError
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.arrow_rows import with_constants
+from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.files import Crowd, NewFile
-from offsetstream.tables.matching import completed
+from offsetstream.tables.files import NewFile, SmallFiles
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.features import has_deletion_vectors, refuse_features
@@ -35,7 +35,7 @@ class _Small(NamedTuple):
     size: int
 
 
-def compact(table: PathSnapshot, crowd: Crowd) -> None:
+def compact(table: PathSnapshot, crowd: SmallFiles) -> None:
     """Merge the small files into files of the target size; TablesError if a feature of the table forbids it."""
     refuse_features(table.delta)
     if has_deletion_vectors(table.delta):
@@ -47,7 +47,7 @@ def compact(table: PathSnapshot, crowd: Crowd) -> None:
             raise ConflictError(f"files of {table.where} were removed while they were compacted")
 
 
-def _small_files(table: PathSnapshot, crowd: Crowd) -> Iterator[_Small]:
+def _small_files(table: PathSnapshot, crowd: SmallFiles) -> Iterator[_Small]:
     for file in pa.table(table.delta.get_add_actions(flatten=True)).to_pylist():
         is_of_day = file.get(f"partition.{HISTORY_DAY}") == crowd.day
         if is_of_day and file["size_bytes"] < crowd.target_bytes // 2:
@@ -80,7 +80,7 @@ def _rows(table: PathSnapshot, files: list[_Small], day: date | None) -> Iterato
             for part in _parts(pq.ParquetFile(opened)):
                 # Some writers also store the partition column in the files.
                 own = part.drop_columns([name for name in constants if name in part.column_names])
-                yield completed(with_constants(own, constants), schema)
+                yield with_all_columns(with_constant_columns(own, constants), schema)
 
 
 def _parts(file: pq.ParquetFile) -> Iterator[pa.Table]:

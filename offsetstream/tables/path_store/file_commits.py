@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction, RemoveAction
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.arrow_rows import with_constants
+from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.path_store.commits import commit_of, committing
 from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
@@ -103,7 +103,7 @@ def _rows_of(table: str, files: Sequence[NewFile]) -> Iterator[pa.Table]:
             file = reader.submit(lambda path: pq.ParquetFile(store.open_input_file(path)), new.path).result()
             day = {HISTORY_DAY: date.fromisoformat(new.day)} if new.day else {}
             for part in range(file.num_row_groups):
-                yield with_constants(reader.submit(file.read_row_group, part).result(), day)
+                yield with_constant_columns(reader.submit(file.read_row_group, part).result(), day)
 
 
 def _require(table: str, files: Sequence[NewFile]) -> None:

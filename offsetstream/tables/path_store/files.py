@@ -13,7 +13,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from offsetstream.tables.files import Crowd, Present, Stored, TableFiles, compaction_order, crowd_of
+from offsetstream.tables.files import (
+    CurrentFiles,
+    SmallFiles,
+    StoredFiles,
+    TableFiles,
+    compaction_order,
+    small_files_of,
+)
 from offsetstream.tables.path_store.compaction import compact
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.folder import file_system
@@ -34,15 +41,15 @@ class PathFiles(TableFiles):
         self._table = snapshot.delta
         self._where = snapshot.where
 
-    def crowds(self) -> list[Crowd]:
+    def small_files(self) -> list[SmallFiles]:
         """Return the sets of at least two files that are smaller than half of their target, closed days last."""
         today = datetime.now(UTC).date()
         found = Counter[date | None]()
         for day, size in self._sizes():
-            found[day] += size < crowd_of(day, 0, today).target_bytes // 2
-        return compaction_order((crowd_of(day, files, today) for day, files in found.items()), today)
+            found[day] += size < small_files_of(day, 0, today).target_bytes // 2
+        return compaction_order((small_files_of(day, files, today) for day, files in found.items()), today)
 
-    def compact(self, crowd: Crowd) -> None:
+    def compact(self, crowd: SmallFiles) -> None:
         """Compact the files on the driver."""
         compact(self._snapshot, crowd)
 
@@ -58,17 +65,17 @@ class PathFiles(TableFiles):
         with translated_errors(self._where):
             return {path.rsplit("/", 1)[-1] for path in self._table.vacuum(dry_run=True, full=True)}
 
-    def present(self) -> Present:
+    def present(self) -> CurrentFiles:
         """Return number and bytes of the data files that the log names."""
         sizes = [size for _, size in self._sizes()]
-        return Present(len(sizes), sum(sizes))
+        return CurrentFiles(len(sizes), sum(sizes))
 
-    def stored(self, without: Collection[str] = ()) -> Stored:
+    def stored(self, without: Collection[str] = ()) -> StoredFiles:
         """Return number and bytes of all files in the folder, except data files with the names in `without`."""
         with translated_errors(self._where):
             files = [file for file in _listed(file_system(self._where)) if file.base_name not in without]
         log_files = sum("_delta_log" in file.path for file in files)
-        return Stored(len(files) - log_files, log_files, sum(file.size for file in files))
+        return StoredFiles(len(files) - log_files, log_files, sum(file.size for file in files))
 
     def lost(self) -> list[str]:
         """Return the data files that the log names but that are not in the folder."""

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.matching import find_changes, regrouped, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
-from offsetstream.tables.row_keys import RowKeys, without
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.row_keys import RowKeys, rows_without_keys
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Transaction
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def merge_by_delta_rs(table: PathSnapshot, source: pa.Table, merge: Merge, trans
         rows = with_users_columns(table, merge.replace_where, rows.filter(pc.invert(is_deleted)), key)
         table.replace(merge.replace_where, [rows], *transactions)
         return
-    same_partitions = of_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
+    same_partitions = in_partitions(sorted(pc.unique(rows["offsets_partition"]).to_pylist()))
     stored = _rows_reader(table, same_partitions)
     changes = find_changes(stored(), rows, is_deleted, key, newer_only=merge.newer_only)
     if changes.doubled:
@@ -40,7 +40,7 @@ def merge_by_delta_rs(table: PathSnapshot, source: pa.Table, merge: Merge, trans
             table.append([changes.added], *transactions)
         return
     removed = RowKeys(changes.removed, key)
-    kept = (without(part, removed) for part in regrouped(stored(), changes.removed.num_rows))
+    kept = (rows_without_keys(part, removed) for part in regrouped(stored(), changes.removed.num_rows))
     table.replace(same_partitions, chain(kept, [changes.added]), *transactions)
 
 

@@ -19,7 +19,7 @@ from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.files import NewFile
-from offsetstream.tables.matching import completed
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.path_store.commits import commit_of, committing
 from offsetstream.tables.path_store.errors import REACH, reason, translated_errors, translated_parts
@@ -199,7 +199,7 @@ class PathSnapshot(Snapshot):
     def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
         """Write the rows; TablesError if they violate a user's CHECK, or if an unsupported feature was turned on."""
         schema = self.arrow
-        parts = (completed(part, schema) for part in rows)
+        parts = (with_all_columns(part, schema) for part in rows)
         data: pa.Table | pa.RecordBatchReader
         if isinstance(rows, Sequence):  # rows in memory: delta-rs's threads need not wait for Python's lock
             data = pa.concat_tables([schema.empty_table(), *parts])

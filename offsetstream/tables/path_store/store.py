@@ -43,7 +43,7 @@ class PathStore(Store):
         return self.root
 
     @property
-    def look_seconds(self) -> float:
+    def check_seconds(self) -> float:
         """12 seconds in an object store, 0 on a disk."""
         return _LOOK_SECONDS if "://" in self.root else 0.0
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.tables.arrow_rows import conform, with_constants
+from offsetstream.tables.arrow_rows import conform, with_constant_columns
 from offsetstream.tables.files import NewFile, TaskWriter
-from offsetstream.tables.matching import completed
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.tally import Tally
@@ -41,7 +41,7 @@ class HistoryWriter(TaskWriter):
     def write(self, rows: pa.Table) -> None:
         """Write rows as one row group; they must have all columns except the three of `SIGNATURE`."""
         if rows.num_rows:
-            rows = conform(with_constants(rows, self._signature), load_schema(self._name))
+            rows = conform(with_constant_columns(rows, self._signature), load_schema(self._name))
             self._tally.add(rows)
             self._file.write(rows)
 
@@ -60,7 +60,7 @@ def written_by_tasks(rows: DataFrame, folder: str, schema: pa.Schema) -> list[Ne
 def _write(batches: Iterator[pa.RecordBatch], folder: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     files: dict[date | None, DataFile] = {}
     for batch in batches:
-        for day, rows in _by_day(completed(pa.Table.from_batches([batch]), schema)):
+        for day, rows in _by_day(with_all_columns(pa.Table.from_batches([batch]), schema)):
             files.setdefault(day, DataFile(folder, day)).write(rows)
     for file in files.values():
         if (new := file.close()) is not None:

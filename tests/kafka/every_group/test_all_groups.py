@@ -1,6 +1,6 @@
 """The workload of all group types is what it says, by the answers of Kafka's own Admin client."""
 
-from offsetstream.cluster.group_admin import Standing, group_admin
+from offsetstream.cluster.group_admin import GroupState, group_admin
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.operations.deletion import plan_group_deletion
 from offsetstream.operations.plan import TYPE
@@ -36,17 +36,17 @@ def test_offsets_are_committed_deleted_and_left_open_as_the_workload_says(every_
 def test_an_operator_sees_every_group_as_it_is(every_group: AllGroups) -> None:
     cluster = MetadataCache(every_group.kafka.bootstrap_server)
     told = every_group.admin.answers().groups
-    expected = {row["group_id"]: Standing(row["group_type"], row["state"], row["member_count"]) for row in told}
+    expected = {row["group_id"]: GroupState(row["group_type"], row["state"], row["member_count"]) for row in told}
     of_consumers = [name for name, each in expected.items() if each.group_type in {"Classic", "Consumer"}]
     with group_admin(cluster, {}, 30, ("READ", "DELETE")) as admin:
         kinds = {(each.group_type, each.state): group_id for group_id, each in expected.items()}
         for group_id in kinds.values():
             assert admin.standing(group_id) == expected[group_id]
-        assert admin.standing("nobody") == Standing(None, "Dead", 0)
+        assert admin.standing("nobody") == GroupState(None, "Dead", 0)
         assert admin.group_ids() == sorted(of_consumers)
         for group_type in group_types(every_group.kafka.version) - {"Classic", "Consumer"}:
             group_id = next(name for name, each in expected.items() if each.group_type == group_type)
             reset = plan_reset(cluster, admin, [group_id], Scope({"orders": None}), Target("latest"), 30)
             deletion = plan_group_deletion(cluster, admin, [group_id])
             for plan in (reset, deletion):
-                assert TYPE in {each.kind for each in plan.standing_objections((TYPE,))}, group_id
+                assert TYPE in {each.kind for each in plan.remaining_objections((TYPE,))}, group_id

@@ -83,7 +83,7 @@ class Asking:
             self._records.setdefault(number, {}).update({record.offset: record for record in own})
         return {number: [own[offset] for offset in sorted(own)] for number, own in self._records.items()}
 
-    def begin_log(self, number: int) -> None:
+    def start_log(self, number: int) -> None:
         """What was read of an offsets partition was its log before it was cut."""
         self.lost_log[number] = [record for _, record in sorted(self._records.pop(number).items())]
 

@@ -65,7 +65,7 @@ class Cut(Steps):
         kafka.restart()
         hands.await_brokers({1, 2, 3})
         self.book.lose(lost)
-        hands.begin_log(number)
+        hands.start_log(number)
 
     def _await_another_log(self, number: int) -> None:
         columns = ("offsets_partition", "log_id", "load_state")

@@ -11,7 +11,7 @@ from typing import Any
 
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.log_cut import until
+from offsetstream.coordinator.log_cut import cut_log
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.incident.book import Book
 from tests.reliability.truth import Records
@@ -102,7 +102,7 @@ def replayed(book: Book, records: Records, at_ms: int) -> dict[str, Any]:
             continue
         is_blocked = is_open and number == told["offsets_partition"]
         end = told["first_offset"] if is_blocked else None
-        loaded = cache.load_partition(number, list(until(_batches(own), end_offset=end, end_ms=at_ms)))
+        loaded = cache.load_partition(number, list(cut_log(_batches(own), end_offset=end, end_ms=at_ms)))
         assert loaded.error is None, loaded.error
     return without_empty_assignments(cache.snapshot(book.topic_names))
 

@@ -33,7 +33,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.properties import read_properties
 from offsetstream.cluster.rights import Right
-from offsetstream.embedded.clients import QUIET, admin_client, coordinator_is_away
+from offsetstream.embedded.clients import QUIET, admin_client, is_coordinator_unavailable
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.properties import password
 from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, sign, trust_store
@@ -73,7 +73,7 @@ class Secured:
         config = {"bootstrap.servers": self.kafka.bootstrap_server, "group.id": group_id, **login}
         consumer = Consumer(config, logger=QUIET)
         once_there = retry(
-            retry=retry_if_exception(coordinator_is_away), stop=stop_after_delay(60), wait=wait_fixed(0.2)
+            retry=retry_if_exception(is_coordinator_unavailable), stop=stop_after_delay(60), wait=wait_fixed(0.2)
         )
         once_there(consumer.commit)(offsets=[TopicPartition(topic, 0, 5) for topic in topics], asynchronous=False)
         consumer.close()

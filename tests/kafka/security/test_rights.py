@@ -10,14 +10,14 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream import CommittedOffset
-from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.cluster.properties import read_properties
 from offsetstream.cluster.rights import (
     ALL_GROUPS,
     ALL_TOPICS,
     COMMANDS,
-    MARKERS_SEEN,
     OFFSETS_TOPIC,
+    READ_ALL_TOPICS,
     TRANSACTION_IDS,
     Right,
 )
@@ -129,7 +129,7 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     rows = runner.rows("committed_offsets", "group_id", "topic", "committed_offset")
     assert {row[1:] for row in rows if row[0] == "billing"} == {("orders", 5), ("payments", 5)}
     said = " ".join(runner.said.getvalue().split())
-    for right in set(COMMANDS["run"]) - {MARKERS_SEEN, TRANSACTION_IDS}:  # of which it says when it needs them
+    for right in set(COMMANDS["run"]) - {READ_ALL_TOPICS, TRANSACTION_IDS}:  # of which it says when it needs them
         assert (str(right) in said) == (right.without is not None), said
     assert said.count("The ends of the topic orders and 1 more are not sampled") == 1
     sampled = runner.rows("topic_partitions", "topic", "high_watermark", "error")
@@ -139,7 +139,7 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
 
 
 def test_what_is_behind_the_ends_is_unknown_without_more_rights(secured: Secured, spark: SparkSession) -> None:
-    place, said = TopicPlace("ledger", 0), list[str]()
+    place, said = TopicPartitionKey("ledger", 0), list[str]()
     login = secured.kafka.librdkafka_properties("admin")
     secured.admin.create_topics([NewTopic("ledger", 1)])["ledger"].result(SECONDS)
     producer = Producer(
@@ -151,7 +151,7 @@ def test_what_is_behind_the_ends_is_unknown_without_more_rights(secured: Secured
     producer.produce("ledger", b"value")
     producer.flush(SECONDS)
     tails = LogTails(spark, secured.kafka.bootstrap_server, read_properties(str(secured.file_of("bob"))), said.append)
-    told = [f"Without {right}, {right.without}" for right in (MARKERS_SEEN, TRANSACTION_IDS)]
+    told = [f"Without {right}, {right.without}" for right in (READ_ALL_TOPICS, TRANSACTION_IDS)]
     with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
         assert (tails.holders([place]), said) == ({}, told[:1])
     with secured.granted("bob", [Right("READ", "topic", "ledger")]):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offsetstream.cluster.rights import COMMANDS, MARKERS_SEEN, READ_OFFSETS, TOPIC_NAMES
+from offsetstream.cluster.rights import COMMANDS, READ_ALL_TOPICS, READ_OFFSETS, TOPIC_NAMES
 from offsetstream.embedded.ports import free_ports
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
@@ -48,7 +48,7 @@ def watched_job(secured: Secured, folder: Path) -> WatchedJob:
     """Run the job as carol until it has written; then take READ away from her, and wait for its end."""
     job = WatchedJob(folder)
     # Not what she may do on all topics: it would leave her some sight of this one.
-    others = [right for right in COMMANDS["run"] if right not in (READ_OFFSETS, TOPIC_NAMES, MARKERS_SEEN)]
+    others = [right for right in COMMANDS["run"] if right not in (READ_OFFSETS, TOPIC_NAMES, READ_ALL_TOPICS)]
     process, ui = None, 0
     with secured.granted("carol", others):
         try:

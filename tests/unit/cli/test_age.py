@@ -96,7 +96,7 @@ def test_a_warning_names_the_start_of_the_complete_history(
     tmp_path: Path, complete_from: list[datetime | None], since: datetime | None, lines: list[str]
 ) -> None:
     age = Age(NOW, {0: FRESH, 1: FRESH}, None, complete_from=dict(enumerate(complete_from)))
-    assert age.lines_of_groups(PathStore(str(tmp_path)), (), since) == lines
+    assert age.warnings_for_groups(PathStore(str(tmp_path)), (), since) == lines
 
 
 def test_tables_without_a_job_say_when_they_end() -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetstream.cli.messages import printable
 from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Block, Blocks, Column, ReadAnew, ReadInParts, together
-from offsetstream.cli.tell import printable
+from offsetstream.cli.rows import Block, Blocks, Column, RereadParts, RereadRows, merge_blocks
 from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))
@@ -67,7 +67,7 @@ def test_rows_in_parts_are_printed_as_others(output_format: str, capsysbinary: p
         part["missing"] = [None] * len(part["a"])
     Output(output_format).table(columns, rows)
     one_by_one = capsysbinary.readouterr().out
-    Output(output_format).table(columns, ReadInParts(lambda: iter(parts)))
+    Output(output_format).table(columns, RereadParts(lambda: iter(parts)))
     assert capsysbinary.readouterr().out == one_by_one
 
 
@@ -82,7 +82,7 @@ def test_each_block_follows_an_empty_line_and_has_its_own_widths(
 ) -> None:
     column = Column("x", "X", 2)
     blocks = [Block([column, Column("y", "Y")], [{"x": "long", "y": 1}]), Block([column], [{"x": "a"}])]
-    Output().blocks(together(blocks))
+    Output().blocks(merge_blocks(blocks))
     assert capsysbinary.readouterr().out == b"\nX    Y\nlong 1\n\nX\na\n"
 
 
@@ -94,7 +94,7 @@ def test_blocks_by_column_are_as_those_by_row(capsysbinary: pytest.CaptureFixtur
     Output().blocks([blocks])
     by_column = capsysbinary.readouterr().out
     for block in blocks.each():
-        Output().blocks(together([block]))
+        Output().blocks(merge_blocks([block]))
     assert capsysbinary.readouterr().out == by_column
     assert by_column.count(b"\n\nA ") == len(blocks.sizes) - 1
 
@@ -109,7 +109,7 @@ def test_the_first_rows_are_written_before_the_last_is_read(
         yield from ({"x": f"row {number}"} for number in range(20_000))
         written.append(capsysbinary.readouterr().out)
 
-    Output(output_format).table([Column("x", "X")], ReadAnew(rows))
+    Output(output_format).table([Column("x", "X")], RereadRows(rows))
     assert b"row 1" in written[-1]
 
 
@@ -120,7 +120,7 @@ def test_blocks_are_written_before_the_last_is_made(capsysbinary: pytest.Capture
         yield from (Block([Column("x", "X")], [{"x": f"row {number}"}]) for number in range(20_000))
         written.append(capsysbinary.readouterr().out)
 
-    Output().blocks(together(blocks()))
+    Output().blocks(merge_blocks(blocks()))
     assert b"row 1" in written[-1]
 
 

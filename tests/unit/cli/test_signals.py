@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offsetstream.cli.operating import stopped_between_groups
-from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.cluster_changes import stopped_between_groups
+from offsetstream.cli.signals import stop_on_signal
 from testkit.waiting import await_
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
@@ -22,7 +22,7 @@ def handlers() -> list[object]:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_each_signal_calls_the_handler_until_it_is_restored(number: signal.Signals) -> None:
     before, asked = handlers(), list[int]()
-    with end_when_asked(lambda: asked.append(1)):
+    with stop_on_signal(lambda: asked.append(1)):
         for count in (1, 2):
             os.kill(os.getpid(), number)
             await_(lambda: len(asked) >= count, pause=0.01)  # noqa: B023 - awaited within

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.signals import end_when_asked
+from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cli.supervisor import ClusterJob, Supervisor
 from offsetstream.progress import LINE_START
 from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, is_alive, offsetstream
@@ -36,8 +36,8 @@ sys.exit({code} if len(runs.read_text()) < {runs} else 0)
 """
 
 
-def job(name: str, program: str, *, goes_on: bool = True) -> ClusterJob:
-    return ClusterJob(name, [sys.executable, "-c", program], goes_on)
+def job(name: str, program: str, *, runs_until_stopped: bool = True) -> ClusterJob:
+    return ClusterJob(name, [sys.executable, "-c", program], runs_until_stopped)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -61,18 +61,21 @@ def test_failed_job_restarts_after_growing_pauses(tmp_path: Path, capsys: pytest
     ]
 
 
-@pytest.mark.parametrize(("code", "goes_on"), [(2, True), (1, False)])
+@pytest.mark.parametrize(("code", "runs_until_stopped"), [(2, True), (1, False)])
 def test_job_with_wrong_usage_or_once_is_not_restarted(
-    capsys: pytest.CaptureFixture[str], code: int, goes_on: bool
+    capsys: pytest.CaptureFixture[str], code: int, runs_until_stopped: bool
 ) -> None:
-    jobs = [job("a", f"raise SystemExit({code})", goes_on=goes_on), job("b", "print('done')", goes_on=goes_on)]
+    jobs = [
+        job("a", f"raise SystemExit({code})", runs_until_stopped=runs_until_stopped),
+        job("b", "print('done')", runs_until_stopped=runs_until_stopped),
+    ]
     assert Supervisor(jobs).run() == [f"a (exit code {code})"]
     assert sorted(said(capsys)) == [f"ERROR a: the job ended with exit code {code}", "INFO  b: done"]
 
 
 def test_log_lines_keep_their_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
     says = "print('2026-11-28T20:15:03.123Z WARN  by the job'); print('by Java')"
-    Supervisor([job("a", says, goes_on=False)]).run()
+    Supervisor([job("a", says, runs_until_stopped=False)]).run()
     first, second = capsys.readouterr().err.splitlines()
     assert first == "2026-11-28T20:15:03.123Z WARN  a: by the job"
     assert re.fullmatch(LINE_START.pattern + "a: by Java", second)
@@ -80,7 +83,7 @@ def test_log_lines_keep_their_time_and_level(capsys: pytest.CaptureFixture[str])
 
 def test_json_lines_stay_json(capsys: pytest.CaptureFixture[str]) -> None:
     says = """print('{"level": "info", "message": "by the job"}'); print("by Java"); raise SystemExit(2)"""
-    failing = ClusterJob("a", [sys.executable, "-c", says], goes_on=True, as_json=True)
+    failing = ClusterJob("a", [sys.executable, "-c", says], runs_until_stopped=True, as_json=True)
     assert Supervisor([failing]).run() == ["a (exit code 2)"]
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(line["cluster"], line["level"], line["message"]) for line in lines] == [
@@ -106,7 +109,7 @@ def test_child_that_keeps_a_killed_jobs_output_open_is_killed_first(
     leaves = "import os, pathlib, subprocess, sys\n"
     leaves += "left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
     leaves += f"pathlib.Path({str(pid)!r}).write_text(str(left.pid)); os.kill(os.getpid(), 9)"
-    assert Supervisor([job("a", leaves, goes_on=False)]).run() == ["a (SIGKILL)"]
+    assert Supervisor([job("a", leaves, runs_until_stopped=False)]).run() == ["a (SIGKILL)"]
     await_(lambda: not is_running(int(pid.read_text())))
     assert said(capsys) == ["ERROR a: the job ended with SIGKILL"]
 
@@ -148,7 +151,7 @@ def test_signal_that_does_not_wake_the_waiting_thread_is_handled(capfd: pytest.C
     other.start()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # so that the other thread gets it
     try:
-        with end_when_asked(supervisor.stop):
+        with stop_on_signal(supervisor.stop):
             assert supervisor.run() == []
     finally:
         ended.set()

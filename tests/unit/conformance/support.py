@@ -6,8 +6,8 @@ from typing import Any
 
 from offsetstream.codec.records import decode_key
 from offsetstream.coordinator.cache import GroupMetadataCache
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.deletion import Removal
-from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, ClassicMember
 from offsetstream.coordinator.replay.group_states import GroupState

@@ -9,7 +9,7 @@ import pytest
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.offset_config import OffsetConfig
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.errors import UsageError

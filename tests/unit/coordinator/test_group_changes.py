@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.record_batches import LogRecord
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.kinds import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.group_history.decoding import decoded_changes
 from offsetstream.group_history.spans import Span
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
-from offsetstream.tables.plain_rows import flat
+from offsetstream.tables.plain_rows import flat_rows
 from testkit.changes_model import expected_changes
 from testkit.examples import examples
 from tests.conformance.histories import History
@@ -57,7 +57,7 @@ def decoded(records: Iterable[Row], span: Span, written: Any = NOTHING_WRITTEN) 
     found: dict[str, list[Row]] = {table: [] for table in DECODED_TABLES}
     for changes in decoded_changes(ordered, {(0, 0): span}, {}, written):
         for table, rows in changes.items():
-            found[table] += flat(rows)
+            found[table] += flat_rows(rows)
     return found
 
 

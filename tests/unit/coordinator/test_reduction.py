@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.reduction import GroupFacts, group_facts
 from testkit.examples import examples
 from tests.conformance.case import BOTH

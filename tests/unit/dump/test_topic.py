@@ -8,7 +8,7 @@ import pytest
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.dump.formats import RAW_SCHEMA
-from offsetstream.dump.topic import cut, text_writer
+from offsetstream.dump.topic import cut_ranges, text_writer
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -17,7 +17,7 @@ def test_pieces_cover_all_offsets_in_order(seed: int) -> None:
     starts = {number: rng.randrange(100) for number in rng.sample(range(60), 50)}
     ranges = {number: (start, start + rng.choice([0, 0, 1, 7, 300])) for number, start in starts.items()}
     size = rng.choice([1, 2, 100, 10_000])
-    pieces = list(cut(ranges, size))
+    pieces = list(cut_ranges(ranges, size))
     offsets = [[(number, at) for number, (start, end) in piece.items() for at in range(start, end)] for piece in pieces]
     whole = [(number, at) for number, (start, end) in sorted(ranges.items()) for at in range(start, end)]
     assert [offset for piece in offsets for offset in piece] == whole
@@ -26,8 +26,8 @@ def test_pieces_cover_all_offsets_in_order(seed: int) -> None:
 
 
 def test_empty_ranges_give_no_pieces() -> None:
-    assert list(cut({}, 0)) == []
-    assert list(cut({3: (5, 5)}, 0)) == []
+    assert list(cut_ranges({}, 0)) == []
+    assert list(cut_ranges({3: (5, 5)}, 0)) == []
 
 
 def _batch(places: list[tuple[int, int]], value: bytes | None) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.embedded.hadoop import why_unreached
+from offsetstream.embedded.hadoop import unreachable_message
 
 NO_CLASS = "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class ... not found"
 
@@ -34,6 +34,6 @@ NO_CLASS = "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class 
     ],
 )
 def test_the_error_says_what_to_configure(uri: str, said: str, advice: str) -> None:
-    message = why_unreached(uri, said, "3.4.1")
+    message = unreachable_message(uri, said, "3.4.1")
     assert message.startswith(f"Spark cannot reach {uri} ({said}). ")
     assert advice in message

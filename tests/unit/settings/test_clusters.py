@@ -10,7 +10,7 @@ import pytest
 from offsetstream.cli.all_clusters import LOOKUPS
 from offsetstream.cli.main import main
 from offsetstream.errors import UsageError
-from offsetstream.settings.clusters import APART
+from offsetstream.settings.clusters import OWN_FOLDERS
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import settings_of
 from offsetstream.stream.settings import JobSettings
@@ -82,7 +82,7 @@ def test_job_settings_load_the_same_values(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_general_folders_are_the_commands_defaults(tmp_path: Path) -> None:
     defaults = {each.name: each.default for each in settings_of(JobSettings)}
-    assert {key: defaults[key] for key in APART} == APART
+    assert {key: defaults[key] for key in OWN_FOLDERS} == OWN_FOLDERS
     shown = show("run", "--config", write(tmp_path, '[clusters.a]\nbootstrap-server = "a:1"\n'), "--cluster", "a")
     assert (shown["tables"][0], shown["checkpoint"][0]) == ("tables/a", "checkpoints/a")
 

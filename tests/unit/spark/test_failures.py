@@ -22,7 +22,7 @@ from offsetstream.errors import (
     UnreadableRecordError,
 )
 from offsetstream.spark import failures
-from offsetstream.spark.failures import explain_failure, explain_lost_java
+from offsetstream.spark.failures import explain_ended_java, explain_failure
 from offsetstream.tables.catalog_store.errors import is_conflict
 
 
@@ -120,7 +120,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]
 def test_a_failure_after_the_end_of_java_is_one_line(java: "subprocess.Popen[bytes]", error: Exception) -> None:
     java.kill()
     words = r"ended by signal 9\. Nothing is lost\. Start the job again\..* --conf spark\.driver\.memory=4g"
-    with pytest.raises(SparkEndedError, match=words), explain_lost_java():
+    with pytest.raises(SparkEndedError, match=words), explain_ended_java():
         raise error
 
 
@@ -153,7 +153,7 @@ def test_a_crash_of_java_is_reported_with_its_reason(
     monkeypatch.chdir(tmp_path)
     Path(f"hs_err_pid{java.pid}.log").write_text(report, "utf-8")
     java.send_signal(signal.SIGABRT)
-    with pytest.raises(SparkEndedError, match=re.escape(words)) as raised, explain_lost_java():
+    with pytest.raises(SparkEndedError, match=re.escape(words)) as raised, explain_ended_java():
         raise Py4JNetworkError("Answer from Java side is empty")
     assert str(raised.value).endswith(f"Java's report of the crash is hs_err_pid{java.pid}.log")
 
@@ -163,7 +163,7 @@ def test_a_failure_while_java_runs_passes_unchanged(
 ) -> None:
     monkeypatch.setattr(failures, "_EXIT_SECONDS", 0.01)
     for error in (Py4JNetworkError("a passing one"), OSError("disk"), ValueError("of ours")):
-        with pytest.raises(type(error)) as raised, explain_lost_java():
+        with pytest.raises(type(error)) as raised, explain_ended_java():
             raise error
         assert raised.value is error
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
-from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, Crowd, Stored
+from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, SmallFiles, StoredFiles
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
@@ -34,11 +34,11 @@ def keep_nothing(tables: PathStore) -> None:
         DeltaTable(tables.table(name)).alter.set_table_properties(properties | {"delta.checkpointInterval": "5"})
 
 
-def found(tables: PathStore, name: str) -> list[Crowd]:
-    return tables.open(name).files.crowds()
+def found(tables: PathStore, name: str) -> list[SmallFiles]:
+    return tables.open(name).files.small_files()
 
 
-def stored(tables: PathStore, name: str, **how: Any) -> Stored:
+def stored(tables: PathStore, name: str, **how: Any) -> StoredFiles:
     return tables.open(name).files.stored(**how)
 
 
@@ -54,10 +54,10 @@ def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathSt
     write("offset_commits", today(), 3)
     write("groups", None, 4)
     assert found(tables, "offset_commits") == [
-        Crowd(today(), 3, OPEN_FILE_BYTES, is_closed=False),
-        Crowd(closed, 2, CLOSED_FILE_BYTES, is_closed=True),
+        SmallFiles(today(), 3, OPEN_FILE_BYTES, is_closed=False),
+        SmallFiles(closed, 2, CLOSED_FILE_BYTES, is_closed=True),
     ]
-    assert found(tables, "groups") == [Crowd(None, 4, CLOSED_FILE_BYTES, is_closed=True)]
+    assert found(tables, "groups") == [SmallFiles(None, 4, CLOSED_FILE_BYTES, is_closed=True)]
     assert found(tables, "group_records") == []
 
 

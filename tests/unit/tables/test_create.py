@@ -6,7 +6,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.create import create_tables, require_tables_of
+from offsetstream.tables.create import create_tables, require_cluster
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 
@@ -115,11 +115,11 @@ def test_any_folder_name(tmp_path: Path, folder: str) -> None:
 
 
 def test_look_ups_refuse_tables_of_another_cluster(tables: PathStore) -> None:
-    require_tables_of(tables, "cluster-2")  # there are no tables yet; the reader reports that
+    require_cluster(tables, "cluster-2")  # there are no tables yet; the reader reports that
     create_tables(tables, "cluster-1", "new")
-    require_tables_of(tables, "cluster-1")
+    require_cluster(tables, "cluster-1")
     with pytest.raises(TablesError, match="belongs to the cluster cluster-1, but this is the cluster cluster-2"):
-        require_tables_of(tables, "cluster-2")
+        require_cluster(tables, "cluster-2")
 
 
 def test_a_place_without_write_access_is_reported_in_one_line() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.answers import TopicDescription
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -59,10 +59,10 @@ def test_doubled_partition_rows_resume_from_the_greatest_offset(tables: PathStor
 
 def test_doubled_topics_and_leases_are_repaired(tables: PathStore) -> None:
     Lease.acquire(tables).release()
-    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    TopicBook(tables).observe([TopicDescription(ID, "orders", 3, False)], LOAD)
     for name in ("job_lease", "topics"):
         double(tables, name)
-    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    TopicBook(tables).observe([TopicDescription(ID, "orders", 3, False)], LOAD)
     lease = Lease.acquire(tables)
     double(tables, "job_lease")
     lease.heartbeat()
@@ -73,6 +73,6 @@ def test_doubled_topics_and_leases_are_repaired(tables: PathStore) -> None:
 def test_a_topic_name_is_added_despite_doubled_assignments(tables: PathStore) -> None:
     rows = [{"offsets_partition": number, "group_id": "g", "topic_id": ID, "topic": ID} for number in (0, 1, 1)]
     append_rows(Path(tables.root), "member_assignments", rows)
-    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], LOAD)
+    TopicBook(tables).observe([TopicDescription(ID, "orders", 3, False)], LOAD)
     found = read_rows(tables.open("member_assignments"))
     assert sorted((row["offsets_partition"], row["topic"]) for row in found) == [(0, "orders"), (1, ID), (1, ID)]

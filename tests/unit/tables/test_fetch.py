@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from offsetstream.tables.fetch import fetch_rows
-from offsetstream.tables.lookup import connected
+from offsetstream.tables.lookup import open_connection
 
 _VALUES = """
 SELECT TIMESTAMPTZ '2026-11-23 03:00:00.123456+01' AS "an instant", 1 AS number, 'x' AS text,
@@ -21,7 +21,7 @@ UNION ALL SELECT TIMESTAMPTZ '10000-01-01 00:00:00+00', 3, 'y', NULL, NULL
 
 @pytest.fixture(params=["UTC", "Europe/Berlin"])
 def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
-    connection = connected()
+    connection = open_connection()
     connection.execute(f"SET TimeZone = '{request.param}'")
     return connection
 

@@ -29,7 +29,7 @@ from offsetstream.tables.lease import (
     request_stop,
     requested_partitions,
 )
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
+from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -320,7 +320,7 @@ def test_a_process_in_another_container_with_the_same_host_name_may_be_alive(tab
     Lease.acquire(tables)
     row = read_lease(tables)
     assert row is not None
-    assert HeartbeatWatch().look(lambda: row)[1] is Life.DEAD  # the pid is this process's own
+    assert HeartbeatWatch().look(lambda: row)[1] is HolderState.DEAD  # the pid is this process's own
     host, boot_id, *_ = str(row.owner).split("/")
     for elsewhere in (f"{host}/another-machine/1/{os.getpid()}/x", f"{host}/{boot_id}/another-namespace/1/x"):
         change(tables, owner=f"'{elsewhere}'")

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from offsetstream.errors import LeaseError
 from offsetstream.tables import lease_holder, lease_wait
 from offsetstream.tables.lease import Lease, read_lease
-from offsetstream.tables.lease_holder import HeartbeatWatch, LeaseRow, Life
+from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState, LeaseRow
 from offsetstream.tables.lease_wait import is_job_alive, take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
@@ -128,13 +128,13 @@ def test_a_beating_job_is_alive_and_a_silent_one_dead(
 @pytest.mark.parametrize(
     ("clock", "life"),
     [
-        ("now()", Life.ALIVE),
-        ("now() - interval '70 seconds'", Life.UNSURE),
-        ("now() + interval '3 hours'", Life.UNSURE),  # the clock was set back: its age is unknown
-        ("NULL", Life.UNSURE),
+        ("now()", HolderState.ALIVE),
+        ("now() - interval '70 seconds'", HolderState.UNSURE),
+        ("now() + interval '3 hours'", HolderState.UNSURE),  # the clock was set back: its age is unknown
+        ("NULL", HolderState.UNSURE),
     ],
 )
-def test_a_process_of_this_host_is_judged_at_the_first_look(tables: PathStore, clock: str, life: Life) -> None:
+def test_a_process_of_this_host_is_judged_at_the_first_look(tables: PathStore, clock: str, life: HolderState) -> None:
     change(tables, host=f"'{socket.gethostname()}'", pid=str(os.getppid()), heartbeat_at=clock)
     assert HeartbeatWatch().look(lambda: read_lease(tables))[1] is life
 
@@ -156,6 +156,6 @@ def test_a_suspended_watcher_does_not_declare_a_job_dead(tables: PathStore) -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offsetstream.tables.lease_holder.time.monotonic", lambda: next(clock))
-        assert watch.look(lambda: row)[1] is Life.UNSURE  # seen at an hour
-        assert watch.look(paused)[1] is Life.UNSURE  # read after an hour and a second, although three hours have passed
-        assert watch.look(lambda: row)[1] is Life.DEAD
+        assert watch.look(lambda: row)[1] is HolderState.UNSURE  # seen at an hour
+        assert watch.look(paused)[1] is HolderState.UNSURE  # an hour and a second later; three hours passed
+        assert watch.look(lambda: row)[1] is HolderState.DEAD

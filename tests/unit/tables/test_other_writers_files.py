@@ -54,7 +54,7 @@ def written(tables: PathStore, rows: pa.Table) -> list[NewFile]:
 
 def compact(tables: PathStore, name: str = GROUPS) -> None:
     files = tables.open(name).files
-    (crowd,) = files.crowds()
+    (crowd,) = files.small_files()
     files.compact(crowd)
 
 

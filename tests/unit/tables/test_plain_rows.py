@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments
-from offsetstream.tables.plain_rows import count, flat, from_rows
+from offsetstream.tables.plain_rows import count, flat_rows, from_rows
 from offsetstream.tables.schema import load_schema
 
 _SCHEMA = load_schema("member_assignments")
@@ -39,7 +39,7 @@ _SHARES = st.dictionaries(st.tuples(_STRING, _STRING, _STRING, _STRING), st.tupl
 
 @given(st.lists(st.builds(Assignments, _COMMON, _SHARES), max_size=4))
 def test_assignments_convert_like_their_single_rows(found: list[Assignments]) -> None:
-    rows = flat(found)
+    rows = flat_rows(found)
     assert count(found) == len(rows)
     assert from_rows(found, _SCHEMA).equals(from_rows(rows, _SCHEMA))
     told = [(topic, *own) for each in found for topic, has in each.shares.values() for own in has.items()]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.tables.row_keys import RowKeys, among, without
+from offsetstream.tables.row_keys import RowKeys, rows_with_keys, rows_without_keys
 
 NAMES = ("text", "number", "more")
 SCHEMA = pa.schema([("text", pa.string()), ("number", pa.int32()), ("more", pa.string()), ("row", pa.int64())])
@@ -30,10 +30,10 @@ def test_the_first_row_of_a_key_is_found(known: list[Key], sought: list[Key], ch
     in_order = [tuple(row[name] for name in NAMES) for row in rows.to_pylist()]
     found = keys.find(rows)
     assert found.to_pylist() == [known.index(key) if key in known else None for key in in_order]
-    assert [tuple(row[name] for name in NAMES) for row in among(rows, keys).to_pylist()] == [
+    assert [tuple(row[name] for name in NAMES) for row in rows_with_keys(rows, keys).to_pylist()] == [
         key for key in in_order if key in known
     ]
-    assert [tuple(row[name] for name in NAMES) for row in without(rows, keys).to_pylist()] == [
+    assert [tuple(row[name] for name in NAMES) for row in rows_without_keys(rows, keys).to_pylist()] == [
         key for key in in_order if key not in known
     ]
 

@@ -12,7 +12,7 @@ from offsetstream.errors import ConflictError
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import ColumnSchema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.sql import of_partitions
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from testkit.store_contract import *  # noqa: F403 - the tests
 from testkit.store_contract import OFFSETS, commit, committed, merge
@@ -29,19 +29,19 @@ def test_compaction_keeps_all_rows(store: Store) -> None:
     store.open(OFFSETS).add_columns([ColumnSchema("note", "STRING", "mine")])  # existing files lack it
     before = read_rows(store.open(OFFSETS))
     files = store.open(OFFSETS).files
-    (crowd,) = files.crowds()
+    (crowd,) = files.small_files()
     merge(store, commit(7, "beside", partition=9))
     files.compact(crowd)
     assert store.open(OFFSETS).files.stored(without=files.removable()).files <= 5
     now = read_rows(store.open(OFFSETS))
-    assert sorted(now, key=str) == sorted([*before, *read_rows(store.open(OFFSETS), of_partitions([9]))], key=str)
+    assert sorted(now, key=str) == sorted([*before, *read_rows(store.open(OFFSETS), in_partitions([9]))], key=str)
     assert len(now) == 4
-    (left,) = store.open(OFFSETS).files.crowds()
+    (left,) = store.open(OFFSETS).files.small_files()
     assert left.files == 2
     with pytest.raises(ConflictError):
         files.compact(crowd)
     store.open(OFFSETS).files.compact(left)
-    assert (store.open(OFFSETS).files.crowds(), len(committed(store))) == ([], 4)
+    assert (store.open(OFFSETS).files.small_files(), len(committed(store))) == ([], 4)
 
 
 def test_only_the_path_store_uses_paths() -> None:

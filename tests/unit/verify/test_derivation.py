@@ -15,7 +15,7 @@ from offsetstream.tables.lease import Lease, note_history_kept_from
 from offsetstream.tables.names import DECODED_TABLES, RECORDS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.plain_rows import from_rows
-from offsetstream.tables.record_rows import decode_here, is_of
+from offsetstream.tables.record_rows import belongs_to, decode_on_driver
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, update_rows
@@ -34,9 +34,9 @@ NAMES: dict[str, str] = {}
 def records_of(seed: int) -> Iterator[Row]:
     """The group records of a log of each partition."""
     raw = raw_rows(random_log(seed, 50))
-    decoded = decode_here(raw)
+    decoded = decode_on_driver(raw)
     names = ("group_id", "key_type", "key_json", "value_version", "value_json", "offsets_partition", "record_offset")
-    for row in decoded.filter(is_of(RECORDS, decoded)).to_pylist():
+    for row in decoded.filter(belongs_to(RECORDS, decoded)).to_pylist():
         at_ms = round(row["record_timestamp"].timestamp() * 1000)
         yield {name: row[name] for name in names} | {
             "record_timestamp_ms": at_ms,

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import arrow_rows, ledger_days
-from offsetstream.tables.ledger import count_open, forget, last_offsets, write_entries
-from offsetstream.tables.ledger_days import note_thinned, settle, sum_up
+from offsetstream.tables.ledger import count_uncounted, delete_entries, last_offsets, write_entries
+from offsetstream.tables.ledger_days import apply_notes, note_thinned, sum_up_days
 from offsetstream.tables.names import COMMITS, LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
@@ -65,7 +65,7 @@ def append_of_days(tables: PathStore, by_day: dict[int, range]) -> None:
             SCHEMA.column_names.index("batch_id"), "batch_id", pa.array([100 - days] * len(offsets))
         )
         write_deltalake(tables.table(COMMITS), numbered, mode="append")
-    count_open(tables, RECORD_TABLES, 0, OPEN)
+    count_uncounted(tables, RECORD_TABLES, 0, OPEN)
 
 
 def differences(tables: PathStore) -> list[str]:
@@ -123,7 +123,7 @@ def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays
     append(tables, commits(0, range(5, 9)), BatchId(1, 1))  # and it died
     DeltaTable(tables.table(COMMITS)).delete("record_offset = 2")
     for _ in range(2):
-        count_open(tables, RECORD_TABLES, 5, OPEN)
+        count_uncounted(tables, RECORD_TABLES, 5, OPEN)
         assert [each.rpartition("batch_id ")[2] for each in differences(tables)] == [
             "0: rows is 4 in the tables, 5 in the ledger"
         ]
@@ -135,7 +135,7 @@ def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays
 
 def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: PathStore) -> None:
     append(tables, pa.concat_tables([commits(0, range(5)), commits(1, range(100, 103))]), BatchId(3, 7))
-    count_open(tables, RECORD_TABLES, 1000, OPEN)
+    count_uncounted(tables, RECORD_TABLES, 1000, OPEN)
     assert differences(tables) == []
     DeltaTable(tables.table(COMMITS)).delete("record_offset = 101")
     assert len(differences(tables)) == 1
@@ -144,7 +144,7 @@ def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: PathStore)
 def test_a_deleted_history_is_forgotten(tables: PathStore) -> None:
     apply(tables, commits(0, range(5)), BatchId(1, 0))
     DeltaTable(tables.table(COMMITS)).delete()
-    forget(tables, {COMMITS})
+    delete_entries(tables, {COMMITS})
     assert (entries(tables), differences(tables)) == ([], [])
     apply(tables, commits(0, range(2)), BatchId(1, 1))
     assert differences(tables) == []
@@ -154,7 +154,7 @@ def test_days_that_are_over_are_summed_up(tables: PathStore) -> None:
     append_of_days(tables, {2: range(6), 1: range(6, 8)})
     for number in range(3):
         apply(tables, commits(0, [20 + number]), BatchId(1, number))
-    sum_up(tables, ago(0))
+    sum_up_days(tables, ago(0))
     assert differences(tables) == []
     counted = {(row["written_day"], row["batch_id"]): row["rows"] for row in entries(tables)}
     assert counted == {(ago(2), None): 6, (ago(1), None): 2, (ago(0), 0): 1, (ago(0), 1): 1, (ago(0), 2): 1}
@@ -199,7 +199,7 @@ def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
         Interruption(patch, day, die)
         thin_history(tables, SCHEMA, ago(3))
     assert lost_rows(tables) == [1] * is_wrong
-    sum_up(tables, ago(0))  # by the job
+    sum_up_days(tables, ago(0))  # by the job
     apply(tables, commits(0, [40]), BatchId(11, 0))  # what was the end of the log is not any more
     thin_history(tables, SCHEMA, ago(next_horizon))
     assert lost_rows(tables) == [1] * is_wrong
@@ -224,7 +224,7 @@ def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
 ) -> None:
     """Between its note and its rows another one clears up behind it, and goes no further."""
     append_of_days(tables, DAYS)
-    Interruption(monkeypatch, 1, lambda: settle(tables))
+    Interruption(monkeypatch, 1, lambda: apply_notes(tables))
     thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
 
@@ -248,7 +248,7 @@ def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) ->
     )
     thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
-    count_open(tables, RECORD_TABLES, 3, OPEN)
+    count_uncounted(tables, RECORD_TABLES, 3, OPEN)
     assert differences(tables) == []
 
 
@@ -264,7 +264,7 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
         return found
 
     monkeypatch.setattr(ledger_days, "_entries_of_day", beaten_once)
-    sum_up(tables, ago(0))
+    sum_up_days(tables, ago(0))
     assert differences(tables) == []
     assert [row["rows"] for row in entries(tables)] == [9]
 

@@ -203,14 +203,14 @@ def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_
 
 
 @pytest.mark.parametrize(
-    ("stands", "stood_still"),
+    ("stands", "unchanged_partitions"),
     [([standing(5, 9, 9), standing(5, 12, 12)], [0]), (MOVES, []), ([standing(5, 9, 9, has_job=False)], [])],
 )
-def test_a_job_that_stands_still_is_told_of(stands: list[Standing], stood_still: list[int]) -> None:
+def test_a_job_that_stands_still_is_told_of(stands: list[Standing], unchanged_partitions: list[int]) -> None:
     *moving, last = stands
     seen = chain(moving, repeat(last))
     found = compare_until_settled(lambda: tables(4), answers, lambda _: next(seen), 0.05)
-    assert ([each.explanation for each in found.found], found.stood_still) == ([None], stood_still)
+    assert ([each.explanation for each in found.found], found.unchanged_partitions) == ([None], unchanged_partitions)
 
 
 def test_what_stays_is_a_difference_once_the_job_went_past_it() -> None:

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.group_changes import GroupRecord, GroupTimeline, steps
-from offsetstream.coordinator.kinds import Coordinator
-from offsetstream.coordinator.log_cut import until
-from offsetstream.tables.plain_rows import flat
+from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.group_changes import GroupRecord, GroupTimeline, changes_by_step
+from offsetstream.coordinator.log_cut import cut_log
+from offsetstream.tables.plain_rows import flat_rows
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import reader_of, write_tables
@@ -110,8 +110,8 @@ def _group_record(row: Row) -> GroupRecord:
 
 
 def _add_changes(rows: Rows, log: Row, group_id: str, records: list[GroupRecord]) -> None:
-    for changes in steps(records, GroupTimeline(group_id, {})):
-        told = {"group": changes.groups, "member": changes.members, "assignment": flat(changes.assignments)}
+    for changes in changes_by_step(records, GroupTimeline(group_id, {})):
+        told = {"group": changes.groups, "member": changes.members, "assignment": flat_rows(changes.assignments)}
         for kind, changed in told.items():
             rows[f"{kind}_history"] += [_row(row) | log | {"group_id": group_id} for row in changed]
 
@@ -154,7 +154,7 @@ def stood(reader: ViewReader, at_ms: int) -> dict[int, dict[str, Any]]:
 
 def replayed(log: list[RecordBatch], at_ms: int, coordinator: Coordinator) -> dict[str, Any]:
     cache = GroupMetadataCache(coordinator)
-    cache.load_partition(0, list(until(log, end_ms=at_ms)))
+    cache.load_partition(0, list(cut_log(log, end_ms=at_ms)))
     return cache.snapshot()
 
 

@@ -31,7 +31,7 @@ def test_a_silent_cluster_is_logged_once(tables: PathStore, monkeypatch: pytest.
     observer = Observer(ClusterWatch(nobody, topics, settings, truncation), book, hanging, progress, JobMetrics())
     for _ in range(2):
         assert observer.look() is None
-    observer.look_at_topics(BatchId(1, -1))
+    observer.refresh_topics(BatchId(1, -1))
     (line,) = said.getvalue().splitlines()
     assert " WARN  Cannot reach the group coordinators: no broker answers at 127.0.0.1:1" in line
     assert book.rows == before

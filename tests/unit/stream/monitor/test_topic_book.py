@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cluster.answers import TopicSeen
+from offsetstream.cluster.answers import TopicDescription
 from offsetstream.stream.monitor import topic_book
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.names import ASSIGNMENTS, TOPICS
@@ -30,14 +30,14 @@ def names(tables: PathStore, table: str) -> list[str]:
 
 
 def test_assignments_get_a_topic_name_that_is_learned_later(tables: PathStore) -> None:
-    TopicBook(tables).observe([TopicSeen(ID, "orders", 3, False)], BATCH)
+    TopicBook(tables).observe([TopicDescription(ID, "orders", 3, False)], BATCH)
     assert names(tables, ASSIGNMENTS) == names(tables, TOPICS) == ["orders"]
 
 
 def test_assignments_get_their_topic_name_after_a_crash_between_the_writes(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [TopicSeen(ID, "orders", 3, False)]
+    found = [TopicDescription(ID, "orders", 3, False)]
     for write in ("merge_rows", "overwrite_rows"):
         with monkeypatch.context() as patch:
             patch.setattr(topic_book, write, _die)

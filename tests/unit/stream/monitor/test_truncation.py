@@ -197,7 +197,7 @@ def test_a_log_that_ends_before_the_applied_offset_is_new_when_it_is_loaded(book
     found = loaded(book, Log((9, 0)), 9)
     ends = {number: PartitionEnds(0, end, end, 5, 9, datetime.now(UTC)) for number, end in enumerate([END - 1, END])}
     assert found.begin() == []
-    assert found.begin_all(ends) == {0}
+    assert found.start_all_new_logs(ends) == {0}
     assert dict(book.log_ids) == {0: 1, 1: 0, 2: 0}
 
 
@@ -208,7 +208,7 @@ def test_a_query_cannot_continue_in_a_new_log_or_after_lost_records(book: Partit
     assert found.lost(began, {1: PartitionEnds(0, END, END, 5, 9, datetime.now(UTC))}) == []
     assert found.lost(began, {1: PartitionEnds(0, END - 1, END - 1, 5, 9, datetime.now(UTC))}) == [1]
     assert found.lost(began, {1: PartitionEnds(END + 1, END + 9, END + 9, 5, 9, datetime.now(UTC))}) == [1]
-    book.begin_log(2)
+    book.start_log(2)
     assert found.lost(began, {}) == [2]
     assert found.lost(dict(book.log_ids), {}) == []
     assert found.lost({0: 0}, {}) == []  # of those that it reads

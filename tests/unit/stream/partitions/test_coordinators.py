@@ -90,7 +90,7 @@ def test_events_before_a_crash_are_written_once(tables: PathStore, book: Partiti
 def test_a_recreated_topic_starts_its_epochs_again(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
     observed(book, 5, 9)
-    book.begin_log(1)
+    book.start_log(1)
     assert observed(book, 5, 0) == (5, 0, True)
     assert told(tables) == []
 

@@ -8,10 +8,10 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, mend_lost_tables
+from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, repair_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.ledger import count_open, last_offsets
+from offsetstream.tables.ledger import count_uncounted, last_offsets
 from offsetstream.tables.names import COMMITS, DECODED_LOGS, DECODED_TABLES, LEDGER, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
@@ -59,7 +59,7 @@ def delete(tables: PathStore, *names: str) -> PartitionBook:
 def test_nothing_is_lost(tables: PathStore) -> None:
     book = PartitionBook(tables, [0, 1])
     before = DeltaTable(tables.table("offsets_partitions")).version()
-    assert mend_lost_tables(book, tables) == set()
+    assert repair_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
     assert DeltaTable(tables.table("offsets_partitions")).version() == before
 
@@ -70,20 +70,20 @@ def test_nothing_is_lost(tables: PathStore) -> None:
 )
 def test_without_a_state_table_all_partitions_are_loaded_again(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
-    assert mend_lost_tables(book, tables) == {name}
+    assert repair_lost_tables(book, tables) == {name}
     fence(tables, 4)  # from now on the table looks like the others: the book must say it
     for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
         assert [row.load_state for row in rows.values()] == [UNLOADED, UNLOADED]
         assert [row.next_offset for row in rows.values()] == [70, 70]
         assert [row.history_complete_from for row in rows.values()] == [SINCE, SINCE]
-    assert mend_lost_tables(book, tables) == set()
+    assert repair_lost_tables(book, tables) == set()
 
 
 @pytest.mark.parametrize("name", ["offset_commits", "group_records", "undecodable_records"])
 def test_without_a_history_table_the_complete_history_starts_again(tables: PathStore, name: str) -> None:
-    counted = count_open(tables, [COMMITS], 0, BATCH)[COMMITS]
+    counted = count_uncounted(tables, [COMMITS], 0, BATCH)[COMMITS]
     book = delete(tables, name)
-    assert mend_lost_tables(book, tables) == {name}
+    assert repair_lost_tables(book, tables) == {name}
     written = PartitionBook(tables, [0, 1]).rows
     assert [row.history_complete_from for row in written.values()] == [None, None]
     assert {*last_offsets(tables.open(LEDGER), "offset_commits")} == set(counted if name != COMMITS else ())
@@ -95,7 +95,7 @@ def test_without_a_history_table_the_complete_history_starts_again(tables: PathS
 
 def test_without_offsets_partitions_log_and_load_ids_continue(tables: PathStore) -> None:
     book = delete(tables, "offsets_partitions")
-    assert mend_lost_tables(book, tables) == {"offsets_partitions"}
+    assert repair_lost_tables(book, tables) == {"offsets_partitions"}
     columns = ("log_id", "next_offset", "load_id", "load_state")
     for rows in (book.rows, PartitionBook(tables, [0, 1]).rows):
         assert [tuple(getattr(row, name) for name in columns) for row in rows.values()] == [
@@ -115,13 +115,13 @@ def test_a_lost_ledger_is_detected(tables: PathStore) -> None:
 @pytest.mark.parametrize("name", ["topics", "partition_events", "job_lease", LEDGER])
 def test_a_lost_table_that_loads_do_not_fill_needs_no_load(tables: PathStore, name: str) -> None:
     book = delete(tables, name)
-    assert mend_lost_tables(book, tables) == set()
+    assert repair_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
 
 
 def test_without_any_table_everything_is_new(tables: PathStore) -> None:
     book = delete(tables, *all_schemas())
-    assert mend_lost_tables(book, tables) == set()
+    assert repair_lost_tables(book, tables) == set()
     assert last_checkpoint_id(tables) == 0
 
 
@@ -129,7 +129,7 @@ def test_a_first_job_killed_while_it_shut_out_older_checkpoints_lost_nothing(tmp
     new = new_tables(tmp_path / "new")
     fence(new, 1)
     book = delete(new, "groups", "offsets_partitions", "topics")
-    assert mend_lost_tables(book, new) == set()
+    assert repair_lost_tables(book, new) == set()
 
 
 def test_checkpoint_ids_continue_without_the_lease(tables: PathStore) -> None:
@@ -147,7 +147,7 @@ def test_without_a_decoded_table_all_of_them_are_derived_again(tables: PathStore
         append_rows(Path(tables.root), table, [{**place, "record_offset": 7, "written_day": SINCE.date()}])
     append_rows(Path(tables.root), DECODED_LOGS, [{**place, "decoded_from_offset": 5}])
     book = delete(tables, name)
-    assert mend_lost_tables(book, tables) == {name}
+    assert repair_lost_tables(book, tables) == {name}
     assert {row.next_decoded_offset for row in book.rows.values()} == {None}
     assert [row.load_state for row in book.rows.values()] == [UNLOADED, UNLOADED]
     assert [row.history_complete_from for row in book.rows.values()] == [SINCE, SINCE]
@@ -156,5 +156,5 @@ def test_without_a_decoded_table_all_of_them_are_derived_again(tables: PathStore
 
 def test_tables_that_an_upgrade_created_are_not_lost(tables: PathStore) -> None:
     book = delete(tables, *DECODED_TABLES, DECODED_LOGS)
-    assert mend_lost_tables(book, tables) == set()
+    assert repair_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]

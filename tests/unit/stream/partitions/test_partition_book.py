@@ -61,7 +61,7 @@ def test_a_second_load_does_not_move_the_position_back(book: PartitionBook) -> N
 
 def test_a_new_log_is_loaded_from_its_start(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
-    book.begin_log(1)
+    book.start_log(1)
     assert book.log_ids == {0: 0, 1: 1, 2: 0}
     assert book.next_offsets == {}
     loaded(book, 1, 10)
@@ -129,7 +129,7 @@ def test_the_row_has_since_when_a_transaction_blocks_it(tables: PathStore, book:
     assert second > first
     assert since(200, 200) is None
     third = since(200, 201)
-    book.begin_log(1)
+    book.start_log(1)
     fourth = since(200, 201)
     assert third is not None
     assert fourth is not None
@@ -196,7 +196,7 @@ def test_a_new_log_starts_from_nothing(tables: PathStore) -> None:
     book = PartitionBook(tables, [0])
     book.start_load({0: 100})
     book.finish_load(0, records=1, groups=1, offsets=1)
-    book.begin_log(0)
+    book.start_log(0)
     assert book.log_ids == {0: 1}
     assert book.next_offsets == {}
     book.start_load({0: 10})
@@ -240,7 +240,7 @@ def test_a_failed_load_is_marked_and_has_an_event(tables: PathStore, book: Parti
 
 def test_log_ids_show_a_new_log_at_once(book: PartitionBook) -> None:
     log_ids = book.log_ids
-    book.begin_log(2)
+    book.start_log(2)
     assert log_ids == {0: 0, 1: 0, 2: 1}
 
 

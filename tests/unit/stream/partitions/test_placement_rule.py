@@ -10,7 +10,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UnauthorisedError
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
-from offsetstream.stream.state.homes import settle_homes
+from offsetstream.stream.state.homes import find_homes
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
@@ -81,7 +81,7 @@ class World:
         """Find the rule and place the rows. Return whether rows were placed again."""
         self.placing.begin()
         self.placing.find()
-        is_other = self.placing.is_untold
+        is_other = self.placing.must_place_again
         self.placing.place(LOAD)
         return is_other
 
@@ -185,14 +185,14 @@ def test_a_grown_topic_before_and_after_the_restart(tables: PathStore) -> None:
         "The topic has 8 partitions, not 4. Brokers use the old number until they are restarted"
     )
     world.has(at(by_java(GROUPS, 4), 100))
-    settle_homes(tables, LOAD)
+    find_homes(tables, LOAD)
     assert not world.finds()
     assert (world.rule, world.homes) == (RECORDS, sets(by_java(GROUPS, 4)))
 
     # Some commit after the restart; the others' coordinators have nothing of them yet.
     back, silent = GROUPS[:20], GROUPS[20:]
     world.has(at(by_java(back, 8), 300))
-    settle_homes(tables, LOAD)
+    find_homes(tables, LOAD)
     assert world.homes == sets(by_java(back, 8) | by_java(silent, 4))
     assert world.finds()
     assert world.rule == JAVA
@@ -209,7 +209,7 @@ def test_while_brokers_are_restarted_one_after_the_other_the_records_decide(tabl
     world.finds()
     restarted, others = GROUPS[:20], GROUPS[20:]
     world.has([*at(by_java(restarted, 8), 300), *at(by_java(others, 4), 300)])
-    settle_homes(tables, LOAD)
+    find_homes(tables, LOAD)
     assert not world.finds()
     assert (world.rule, world.homes) == (RECORDS, sets(by_java(restarted, 8) | by_java(others, 4)))
 
@@ -234,7 +234,7 @@ def test_the_rule_is_found_again_for_a_recreated_topic(tables: PathStore) -> Non
     world.loads()
     world.leads(8)
     for number in range(4):
-        world.book.begin_log(number)
+        world.book.start_log(number)
     world.placing.begin()
     assert world.book.placement_rule is None
 
@@ -272,9 +272,9 @@ def test_the_only_remaining_copy_is_the_groups_home(tables: PathStore) -> None:
     home = redpanda_partition_for("group-1", 16)
     other = (home + 1) % 16
     world.has([("group-1", other, 500)])
-    settle_homes(tables, LOAD)
+    find_homes(tables, LOAD)
     assert world.homes["group-1"] == {other}
     for name in STATE_TABLES:
         tables.open(name).replace(f"offsets_partition = {other}", [])
-    settle_homes(tables, LOAD)
+    find_homes(tables, LOAD)
     assert world.homes["group-1"] == {home}

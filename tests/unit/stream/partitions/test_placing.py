@@ -10,7 +10,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.placing import is_untold
+from offsetstream.stream.partitions.placing import must_place_again
 from offsetstream.stream.state import homes
 from offsetstream.stream.state.homes import place_groups
 from offsetstream.tables.names import STATE_TABLES
@@ -97,22 +97,22 @@ def test_an_interrupted_change_is_repeated(tables: PathStore, monkeypatch: pytes
         told.append(name)
         tell(location, name, placed, batch)
 
-    assert not is_untold(job(tables, FEW))
+    assert not must_place_again(job(tables, FEW))
     first = job(tables, MORE)
-    assert is_untold(first)
+    assert must_place_again(first)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(homes, "_write", die_at_the_third)
         place_groups(tables, MORE, LOAD)
     assert are_placed(tables, MORE).count(True) == 2
 
     again = job(tables, MORE)
-    assert is_untold(again)  # nothing says that it was made
+    assert must_place_again(again)  # nothing says that it was made
     place_groups(tables, MORE, LOAD)
     again.note_placement()
     again.write(LOAD)
     assert all(are_placed(tables, MORE))
-    assert not is_untold(job(tables, MORE))
-    assert is_untold(job(tables, FEW))  # fewer again, as of a topic that was made anew
+    assert not must_place_again(job(tables, MORE))
+    assert must_place_again(job(tables, FEW))  # fewer again, as of a topic that was made anew
 
 
 def test_a_job_that_lost_its_lease_places_nothing(tables: PathStore) -> None:
@@ -126,8 +126,8 @@ def test_tables_of_an_older_version_are_placed_again(tmp_path: Path) -> None:
     """Their job did not record the partition count by which it placed groups, and missed changes."""
     new = new_tables(tmp_path / "new")
     loaded(new).write(LOAD)
-    assert is_untold(job(new, FEW))
+    assert must_place_again(job(new, FEW))
 
 
 def test_before_the_first_load_no_row_must_be_placed_again(tmp_path: Path) -> None:
-    assert not is_untold(job(new_tables(tmp_path / "new"), FEW))
+    assert not must_place_again(job(new_tables(tmp_path / "new"), FEW))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsetstream.cluster.log_ends import TopicPlace
+from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.stream.sampling.positions import Positions
 from offsetstream.stream.sampling.sample_book import Tail
 from offsetstream.tables.path_store import PathStore
@@ -25,8 +25,8 @@ def test_the_greatest_offset_within_each_tail(tmp_path: Path) -> None:
         for offset in each
     ]
     new_tables(tmp_path, {"committed_offsets": [row | {"offsets_partition": 0} for row in rows]})
-    places = {TopicPlace(*place): Tail(0, 10) for place in offsets}
-    places[TopicPlace("orders", 1)] = Tail(3, 10)  # a record is known to be there
-    places[TopicPlace("behind", 0)] = Tail(0, 5000)  # messages wait, whatever is at the end
-    assert Positions(PathStore(str(tmp_path))).within(places) == {TopicPlace("orders", 0): 9}
+    places = {TopicPartitionKey(*place): Tail(0, 10) for place in offsets}
+    places[TopicPartitionKey("orders", 1)] = Tail(3, 10)  # a record is known to be there
+    places[TopicPartitionKey("behind", 0)] = Tail(0, 5000)  # messages wait, whatever is at the end
+    assert Positions(PathStore(str(tmp_path))).within(places) == {TopicPartitionKey("orders", 0): 9}
     assert Positions(PathStore(str(tmp_path))).within({}) == {}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, RecordTimes, TopicPartitionKey
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, Holder, SampleBook, Tail
 
 START = datetime(2026, 3, 4, 5, tzinfo=UTC)
-PLACES = [TopicPlace("orders", 0), TopicPlace("orders", 1)]
+PLACES = [TopicPartitionKey("orders", 0), TopicPartitionKey("orders", 1)]
 OFFSETS = st.integers(0, 2)
 ENDS = st.builds(LogEnd, st.sampled_from([None, "a", "b"]), OFFSETS, OFFSETS, OFFSETS, OFFSETS, OFFSETS)
 ANSWERS = st.one_of(ENDS, ENDS, ENDS, st.builds(NoEnd, st.none(), st.just("LEADER_NOT_AVAILABLE")))
@@ -55,9 +55,9 @@ def ms(seconds: float) -> int:
     return round(at(seconds).timestamp() * 1000)
 
 
-def uneven(book: SampleBook, seconds: float, high: int) -> bool:
-    answers: Answers = {PLACES[0]: end(high), TopicPlace("__consumer_offsets", 0): end(high)}
-    found = dict(book.uneven(answers, at(seconds)))
+def with_changed_rate(book: SampleBook, seconds: float, high: int) -> bool:
+    answers: Answers = {PLACES[0]: end(high), TopicPartitionKey("__consumer_offsets", 0): end(high)}
+    found = dict(book.with_changed_rate(answers, at(seconds)))
     assert set(found) <= {PLACES[0]}
     return bool(found)
 
@@ -66,7 +66,7 @@ def test_record_times_are_queried_only_where_a_burst_starts_or_ends() -> None:
     book, asked = SampleBook(), []
     take(book, 0, end(0))
     for seconds, high in ((10, 0), (20, 100), (30, 210), (40, 315), (50, 340), (60, 340), (70, 341)):
-        asked += [seconds] if uneven(book, seconds, high) else []
+        asked += [seconds] if with_changed_rate(book, seconds, high) else []
         take(book, seconds, end(high))
     assert asked == [20, 50, 70]
 
@@ -154,7 +154,7 @@ def test_every_sample_follows_from_the_rows(
 ) -> None:
     """Each sample equals the last row before it, and `previous_sampled_at` of each row is the sample before."""
     book, seconds = SampleBook(), 0
-    samples: dict[TopicPlace, list[tuple[datetime, LogEnd]]] = {place: [] for place in PLACES}
+    samples: dict[TopicPartitionKey, list[tuple[datetime, LogEnd]]] = {place: [] for place in PLACES}
     for pause, answers in rounds:
         seconds += pause
         taken: Answers = dict(zip(PLACES, answers, strict=True))
@@ -191,7 +191,7 @@ def stands_at(book: SampleBook, seconds: float, high: int, stable: int | None = 
     book.take({PLACES[0]: LogEnd("a", 1, 3, 0, high, high if stable is None else stable)}, at(seconds))
 
 
-def readable(book: SampleBook, seconds: float, offset: int, told: dict[TopicPlace, int | None]) -> None:
+def readable(book: SampleBook, seconds: float, offset: int, told: dict[TopicPartitionKey, int | None]) -> None:
     book.take_records({PLACES[0]: offset}, told, at(seconds))
 
 
@@ -236,10 +236,10 @@ def test_the_blocking_transaction_is_queried_after_a_minute() -> None:
         assert (book.blocked(at(seconds)), dict(book.tails(at(seconds)))) == ([], {})
     stands_at(book, 60, 70, stable=5)
     assert book.blocked(at(60)) == [PLACES[0]]
-    book.take_holders([PLACES[0]], {}, at(60))
+    book.take_blocking([PLACES[0]], {}, at(60))
     stands_at(book, 100, 75, stable=5)  # the log grows behind it
     assert (book.blocked(at(100)), book.blocked(at(120))) == ([], [PLACES[0]])
-    book.take_holders([PLACES[0]], {PLACES[0]: holder}, at(120))
+    book.take_blocking([PLACES[0]], {PLACES[0]: holder}, at(120))
     assert (book.blocked(at(240)), book.rows()[0]["open_transaction"]) == ([], "ledger-writer")
     stands_at(book, 250, 80, stable=7)  # another one
     assert (book.blocked(at(250)), book.rows()[0]["open_transaction"]) == ([], None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from offsetstream.cluster.log_ends import RecordTimes, TopicPlace
+from offsetstream.cluster.log_ends import RecordTimes, TopicPartitionKey
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.stream.sampling.sample_book import SampleBook
 from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
@@ -135,7 +135,7 @@ def test_recorded_times_are_by_partition(tables: PathStore) -> None:
     book.take({PLACES[0]: end(5), PLACES[1]: end(7)}, at(10))
     write(tables, book)
     times = {place: row["sampled_at"] for place, row in read_samples(tables)[1].items()}
-    assert times == {TopicPlace("orders", 0): at(0), TopicPlace("orders", 1): at(10)}
+    assert times == {TopicPartitionKey("orders", 0): at(0), TopicPartitionKey("orders", 1): at(10)}
 
 
 def test_writes_survive_other_writers_and_recreated_tables(tables: PathStore) -> None:

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec.record_batches import LogRecord
-from offsetstream.coordinator.kinds import Coordinator
+from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.record_rows import decode_here
+from offsetstream.tables.record_rows import decode_on_driver
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from tests.conformance.builder import classic, classic_member
@@ -68,7 +68,7 @@ def decoded(logs: Sequence[Sequence[LogRecord]]) -> pa.Table:
         for partition, log in enumerate(logs)
         for record in log
     ]
-    return decode_here(pa.Table.from_pylist(rows, schema=RAW))
+    return decode_on_driver(pa.Table.from_pylist(rows, schema=RAW))
 
 
 @pytest.mark.parametrize("coordinator", BOTH)

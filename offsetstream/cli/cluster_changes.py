@@ -16,12 +16,12 @@ from uuid import uuid4
 import click
 
 from offsetstream.cli.answers import counted
+from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
 from offsetstream.cli.output import Output
-from offsetstream.cli.own_spark import own_spark, reached, spark_options
+from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.plan_text import done, planned, show_plan
-from offsetstream.cli.signals import end_when_asked
-from offsetstream.cli.tell import tell
+from offsetstream.cli.signals import stop_on_signal
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
@@ -117,7 +117,7 @@ class Session:
 
 
 @contextmanager
-def session(operator: Operator, *operations: str) -> Iterator[Session]:
+def open_session(operator: Operator, *operations: str) -> Iterator[Session]:
     """Open the live cluster and the tables. The command needs the rights `operations` on groups.
 
     Raise UsageError if the operator may not write, and TablesError if the tables are of another cluster.
@@ -128,24 +128,24 @@ def session(operator: Operator, *operations: str) -> Iterator[Session]:
         raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
     from offsetstream.cluster.group_admin import group_admin  # noqa: PLC0415 - slow
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
-    from offsetstream.tables.create import require_tables_of  # noqa: PLC0415 - slow
+    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow
 
     properties = client_properties(operator.command_config)
     cluster = MetadataCache(operator.bootstrap_server, properties)
     cluster_id = cluster.cluster_id()
-    with reached(operator.tables, partial(own_spark, operator.master, operator.conf)) as store:
-        require_tables_of(store, cluster_id)
+    with open_with_spark(operator.tables, partial(own_spark, operator.master, operator.conf)) as store:
+        require_cluster(store, cluster_id)
         with group_admin(cluster, properties, operator.timeout, operations) as admin:
             yield Session(cluster, admin, store, cluster_id, properties)
 
 
-def carry_out(output: Output, operator: Operator, live: Session, plan: Plan) -> None:
+def show_or_execute(output: Output, operator: Operator, live: Session, plan: Plan) -> None:
     """Show the plan; with --execute and without remaining objections, execute it. Exit with the exit code."""
     skipped = (
-        {each.group_id for each in plan.standing_objections(operator.despite)} if operator.skip_objected else set()
+        {each.group_id for each in plan.remaining_objections(operator.despite)} if operator.skip_objected else set()
     )
     objections, plan = plan.objections, plan.without_groups(skipped)
-    remaining = plan.standing_objections(operator.despite)
+    remaining = plan.remaining_objections(operator.despite)
     if not operator.execute or remaining or not plan.group_ids:
         show_plan(output, plan, objections, planned(plan, remaining))
         click.get_current_context().exit(1 if remaining or skipped else 0)
@@ -155,16 +155,16 @@ def carry_out(output: Output, operator: Operator, live: Session, plan: Plan) -> 
     with stopped_between_groups() as is_stopped:
         tick = _ticks(len(plan.group_ids), is_stopped)
         result = execute(live.admin, plan, _folder(operator), _journal(live), tick)
-    errors = [each for each in (result.ended_by, result.unrecorded) if each is not None]
+    errors = [each for each in (result.ended_by, result.journal_error) if each is not None]
     try:
         show_plan(output, plan, objections, done(plan, result), result)
     except (OSError, UsageError) as error:  # a full disk or a closed pipe must not hide the result
-        tell(done(plan, result))
+        print_line(done(plan, result))
         errors.append(OffsetstreamError(f"cannot write the result: {error}"))
     for each in errors:
-        tell(f"Error: {each}")
-    if result.unrecorded is not None:
-        tell("The table operations does not record how this ended; the result above is complete.")
+        print_line(f"Error: {each}")
+    if result.journal_error is not None:
+        print_line("The table operations does not record how this ended; the result above is complete.")
     code = errors[0].exit_code if errors else 0 if result.status(plan) == "done" and not skipped else 1
     click.get_current_context().exit(code)
 
@@ -212,13 +212,13 @@ def stopped_between_groups() -> Iterator[Callable[[], bool]]:
 
     def stop() -> None:
         stopping.set()
-        tell("Stopping after the current group; interrupt again to stop at once")
+        print_line("Stopping after the current group; interrupt again to stop at once")
 
-    with end_when_asked(stop, once=True):
+    with stop_on_signal(stop, once=True):
         try:
             yield stopping.is_set
         except KeyboardInterrupt:
-            tell("Stopped in the middle of a group: 'offsetstream offsets undo' undoes what was done.")
+            print_line("Stopped in the middle of a group: 'offsetstream offsets undo' undoes what was done.")
             raise
 
 
@@ -234,7 +234,7 @@ def _ticks(groups: int, is_stopped: Callable[[], bool]) -> Callable[[str], None]
         if is_stopped():
             raise OffsetstreamError(f"stopped after {done} of {counted(groups, 'group')}: the others are unchanged")
         if groups >= _PROGRESS_FROM and done and not done % (groups // 10):
-            tell(f"{done} of {groups} groups")
+            print_line(f"{done} of {groups} groups")
         done += 1
 
     return tick

@@ -11,7 +11,7 @@ from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.names import UNLOADED
 
 
-def standing_of(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> Standing:
+def partition_figures(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> Standing:
     """Return the current figures. Records count up to the last stable offset that the job has seen."""
     now, found = datetime.now(UTC), list(rows)
     behind = {row.offsets_partition: _behind(row) for row in found}

@@ -13,7 +13,7 @@ from offsetstream.tables.lookup import Lookup
 TopicPartition = tuple[str, int]
 
 
-class SampledEnds:
+class SampledEndOffsets:
     """The last sampled end offset of each partition, or Kafka's name of the error, and when they were sampled."""
 
     def __init__(self, lookup: Lookup) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.all_clusters import is_said, require_of_file
+from offsetstream.cli.all_clusters import is_explicit, require_from_file
 from offsetstream.cli.answers import NOT_OK, clear
-from offsetstream.cli.main import is_of_storage
+from offsetstream.cli.main import is_storage_error
+from offsetstream.cli.messages import prefix_lines, print_line
 from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Block, Blocks, Column, Row, together
-from offsetstream.cli.tell import about, tell
+from offsetstream.cli.rows import Block, Blocks, Column, Row, merge_blocks
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
@@ -30,14 +30,14 @@ _COMMON = (
 )  # options of the combined answer; a cluster's section cannot change them
 
 
-def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[], object]]) -> None:
+def query_all_clusters(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[], object]]) -> None:
     """Query each cluster, print the combined answer, and exit with the worst exit code; with `--watch`, repeat.
 
     `clusters` has for each name a function that fills the context with that cluster's settings. A cluster that cannot
     be queried gives one error line and exit code 1; the answer has the others. Raise UsageError if the user names
     tables for all clusters.
     """
-    require_of_file(ctx)
+    require_from_file(ctx)
     watch = ctx.params.get("watch")
     try:
         while True:
@@ -55,7 +55,7 @@ def ask_all(ctx: click.Context, ask: Command, clusters: Mapping[str, Callable[[]
 
 def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) -> dict[str, Store]:
     """Return the tables of each cluster. Raise UsageError if the user names tables for all clusters."""
-    require_of_file(ctx)
+    require_from_file(ctx)
     stores = {}
     for name, fill in clusters.items():
         fill()
@@ -68,7 +68,7 @@ def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object]
     gathered.cluster = name
     fill()
     options = options_of(ctx)
-    with about(name):
+    with prefix_lines(name):
         try:
             ask(**options)
         except click.exceptions.Exit as exited:
@@ -76,12 +76,12 @@ def _ask(ctx: click.Context, ask: Command, name: str, fill: Callable[[], object]
         except UsageError:
             raise
         except OffsetstreamError as error:
-            tell(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}")
             return error.exit_code
         except Exception as error:
-            if is_interrupt(error) or not is_of_storage(error):
+            if is_interrupt(error) or not is_storage_error(error):
                 raise
-            tell(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}")
             return OffsetstreamError.exit_code
     return 0
 
@@ -96,7 +96,7 @@ def options_of(ctx: click.Context) -> dict[str, Any]:
     options, from_file = dict(ctx.params), ctx.default_map or {}
     for option in configurable(ctx.command).values():
         name = str(option.name)
-        if name in from_file and name not in _COMMON and not is_said(ctx, name):
+        if name in from_file and name not in _COMMON and not is_explicit(ctx, name):
             options[name] = option.process_value(ctx, from_file[name])
     if "watch" in options:
         options["watch"] = None
@@ -121,7 +121,7 @@ class Gathered:
     outputs: list[Output] = field(default_factory=list)
     is_table: bool = True
 
-    def instead_of(self, output: Output) -> Output:
+    def collecting_output(self, output: Output) -> Output:
         """Return an Output that collects the answer instead of printing it to `output`."""
         self.outputs.append(output)
         return _Gathering(self, output)
@@ -135,12 +135,12 @@ class Gathered:
             clear(output)
         blocks = [_with_cluster(part.cluster, block) for part in self.parts for block in part.blocks]
         if not self.is_table:
-            output.blocks(together(blocks))
+            output.blocks(merge_blocks(blocks))
         elif blocks:
             output.table(_columns(blocks), [row for block in blocks for row in block.rows])
         for part in self.parts:
             if part.closing is not None:
-                tell(f"{part.cluster}: {part.closing}", err=not (output.is_text and output.file is None))
+                print_line(f"{part.cluster}: {part.closing}", err=not (output.is_text and output.file is None))
 
 
 class _Gathering(Output):

@@ -34,7 +34,7 @@ def stored_tails(tables: Store, spans: Spans) -> pa.Table:
     return tables.open(RECORDS).query(query).read_all()
 
 
-def whole_until(spans: Spans, *records: pa.Table) -> dict[Log, Span]:
+def until_complete_steps(spans: Spans, *records: pa.Table) -> dict[Log, Span]:
     """Return the spans without their last step, if that step reaches the end of the span.
 
     `records`: together, the group records of the spans in any order, or only the last of them.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsetstream.cluster.committed import Place
-from offsetstream.cluster.log_ends import NO_TOPIC, Answers, LogEnd, NoEnd, TopicPlace
+from offsetstream.cluster.log_ends import NO_TOPIC, Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read
-from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, once_at_a_time
+from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, rounds_of
 from offsetstream.cluster.records_at import Record
 from offsetstream.errors import ClusterError
 
@@ -26,7 +26,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Timed:
+class RecordTime:
     """The timestamp (milliseconds since 1970) that finds an offset in a copy, and the number of offsets read again.
 
     `read_again` counts offsets. If the log has gaps, fewer records are read again.
@@ -36,9 +36,9 @@ class Timed:
     read_again: int
 
 
-def times_of(
+def record_times_of(
     cluster: MetadataCache, properties: Mapping[str, str], offsets: Offsets, timeout: float
-) -> tuple[dict[Position, Timed], set[Place]]:
+) -> tuple[dict[Position, RecordTime], set[Place]]:
     """Return the timestamp for each committed offset, and the partitions that no longer exist.
 
     Needs READ on the topics. Raises ClusterError if a timestamp cannot be found, and whatever `Connection` raises.
@@ -46,8 +46,8 @@ def times_of(
     places = {place for committed in offsets.values() for place in committed}
     require_to_read(cluster, {topic for topic, _ in places})
     ends = ends_of(cluster, places, time.monotonic() + timeout)
-    known = {place: end for place in places if isinstance(end := ends.get(TopicPlace(*place)), LogEnd)}
-    gone = {place for place in places if ends[TopicPlace(*place)] == NoEnd(None, NO_TOPIC)}
+    known = {place: end for place in places if isinstance(end := ends.get(TopicPartitionKey(*place)), LogEnd)}
+    gone = {place for place in places if ends[TopicPartitionKey(*place)] == NoEnd(None, NO_TOPIC)}
     if unknown := sorted(places - set(known) - gone):
         raise ClusterError(f"The end offset of {_named(unknown[0])} is unknown. Try again when it has a leader")
     keys = {(place, offset) for committed in offsets.values() for place, offset in committed.items() if place in known}
@@ -63,9 +63,9 @@ def _timed(
     ends: Mapping[Place, LogEnd],
     positions: Collection[Position],
     timeout: float,
-) -> dict[Position, Timed]:
+) -> dict[Position, RecordTime]:
     """Return the timestamp for each position."""
-    found: dict[Position, Timed] = {}
+    found: dict[Position, RecordTime] = {}
     remaining, known = set(positions), dict(ends)
     for _ in range(_ATTEMPTS):
         since, by_newest = _times(cluster, properties, known, remaining, timeout)
@@ -78,7 +78,7 @@ def _timed(
             place, offset = key
             at = since[key]
             again = offset - first.get((place, at), offset) if at else offset  # the log is empty: all offsets before
-            found[key] = Timed(at, max(again, 0))
+            found[key] = RecordTime(at, max(again, 0))
         if not remaining:
             return found
         answers = ends_of(cluster, {place for place, _ in remaining}, deadline)
@@ -100,7 +100,7 @@ def _times(
     """
     found: dict[Position, int] = {}
     unread = {key for key in wanted if key[1] < ends[key[0]].high_watermark}
-    answers: Answers = {TopicPlace(*place): end for place, end in ends.items()}
+    answers: Answers = {TopicPartitionKey(*place): end for place, end in ends.items()}
     deadline = time.monotonic() + timeout
     read = first_at_each(
         cluster, properties, unread, ends=answers, isolation_level="read_uncommitted", deadline=deadline
@@ -113,10 +113,10 @@ def _times(
             reason = reading.error or "its records have no timestamp"
             raise ClusterError(f"Cannot find the timestamp of the record at {_named(place)}, offset {offset}: {reason}")
     at_end = set(wanted) - set(found)  # no record follows, or only control records
-    newest = cluster.record_times({TopicPlace(*place): 0 for place, _ in at_end})
+    newest = cluster.record_times({TopicPartitionKey(*place): 0 for place, _ in at_end})
     for place, offset in at_end:
         end = ends[place]
-        times = newest.get(TopicPlace(*place))
+        times = newest.get(TopicPartitionKey(*place))
         if times is None and end.high_watermark > (end.log_start_offset or 0):
             raise ClusterError(
                 f"Cannot find the timestamp of the newest record of {_named(place)}: this needs Kafka 3.0 (KIP-734)"
@@ -130,8 +130,8 @@ def first_of_times(
 ) -> dict[tuple[Place, int], int]:
     """Return the first offset at each timestamp or later, where one exists. Raises ClusterError if a lookup fails."""
     found: dict[tuple[Place, int], int] = {}
-    for round_ in once_at_a_time(wanted):
-        answers = first_since(cluster, {TopicPlace(*place): at for place, at in round_.items()}, deadline)
+    for round_ in rounds_of(wanted):
+        answers = first_since(cluster, {TopicPartitionKey(*place): at for place, at in round_.items()}, deadline)
         for place, first in answers.items():
             if isinstance(first, str):
                 raise ClusterError(f"Cannot look up an offset by timestamp in {_named(place)}: {first}")
@@ -140,7 +140,7 @@ def first_of_times(
     return found
 
 
-def other_times(
+def timestamp_problems(
     cluster: MetadataCache,
     properties: Mapping[str, str],
     found: Mapping[tuple[Place, int], int | None],
@@ -164,7 +164,7 @@ def other_times(
         cluster,
         properties,
         {(place, offset) for (place, _), offsets in at.items() for offset in offsets},
-        ends={TopicPlace(*place): end for place, end in ends.items()},
+        ends={TopicPartitionKey(*place): end for place, end in ends.items()},
         isolation_level="read_uncommitted",
         deadline=deadline,
     )

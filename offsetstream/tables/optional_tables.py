@@ -51,4 +51,4 @@ OPERATIONS = TableSchema(
         ),
     ),
 )
-BESIDE = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}
+OPTIONAL_TABLES = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}

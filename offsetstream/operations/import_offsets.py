@@ -13,11 +13,11 @@ from offsetstream.cluster.log_ends import LogEnd, NoEnd
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of
 from offsetstream.errors import ClusterError, UsageError
-from offsetstream.operations.correspondence import Timed, first_of_times, other_times
-from offsetstream.operations.offset_file import Moved, by_group, require_place
+from offsetstream.operations.offset_file import ExportedOffset, by_group, require_place
 from offsetstream.operations.plan import OTHER_TIMES, Change, Objection, Plan
 from offsetstream.operations.reset import Scope, plan_reset
 from offsetstream.operations.targets import Target
+from offsetstream.operations.timestamps import RecordTime, first_of_times, timestamp_problems
 
 
 class Renames:
@@ -46,7 +46,7 @@ class Renames:
         return topic
 
 
-def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
+def renamed(moved: Collection[ExportedOffset], renames: Renames) -> list[ExportedOffset]:
     """Return the offsets with the topics' new names. Raises UsageError if two topics get the same name."""
     found = [replace(each, topic=renames.name(each.topic)) for each in moved]
     before: dict[str, str] = {}
@@ -61,7 +61,7 @@ def renamed(moved: Collection[Moved], renames: Renames) -> list[Moved]:
 def plan_import(
     cluster: MetadataCache,
     admin: GroupAdmin,
-    moved: Collection[Moved],
+    moved: Collection[ExportedOffset],
     timeout: float,
     *,
     same_log: bool,
@@ -93,7 +93,7 @@ def _key(change: Change) -> tuple[str, Place]:
 
 
 def _by_timestamp(
-    cluster: MetadataCache, properties: Mapping[str, str], moved: Collection[Moved], timeout: float
+    cluster: MetadataCache, properties: Mapping[str, str], moved: Collection[ExportedOffset], timeout: float
 ) -> tuple[dict[str, dict[Place, CommittedOffset]], dict[tuple[Place, int], str]]:
     """Return the first offset at each timestamp, and the timestamps that this log does not preserve, with the reason.
 
@@ -108,19 +108,21 @@ def _by_timestamp(
     wanted = {(each.place, at) for each, at in since.items() if each.place in ends}
     first = first_of_times(cluster, wanted, deadline)
     exact = {(each.place, each.timed.since_ms) for each in moved if each.timed and not each.timed.read_again}
-    problems = other_times(cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline)
+    problems = timestamp_problems(
+        cluster, properties, {each: first.get(each) for each in wanted}, exact, ends, deadline
+    )
     last = {place: end.high_watermark for place, end in ends.items()}
     found = ((each, first.get((each.place, at), last.get(each.place, 0))) for each, at in since.items())
     return by_group(found), problems
 
 
-def _since(moved: Moved) -> int:
+def _since(moved: ExportedOffset) -> int:
     if moved.timed is None:
         raise UsageError("The file has no timestamps of records. Create it with 'offsets export --with-times'")
     return moved.timed.since_ms
 
 
-def _read_again(change: Change, timed: Timed | None) -> int | None:
+def _read_again(change: Change, timed: RecordTime | None) -> int | None:
     """Return how many records the group reads again in this cluster.
 
     Return None if this log does not have them yet.

@@ -9,7 +9,7 @@ from offsetstream.codec.columns import REASONS, Bools, Cursor, Numbers
 from offsetstream.codec.wire import reason_in_part
 
 
-class Findings:
+class DecodeReasons:
     """The reasons of one batch. The first reason of a record stays."""
 
     def __init__(self, rows: int) -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from click import BadParameter
 
-from offsetstream.cli.operating import command_line
+from offsetstream.cli.cluster_changes import command_line
 from offsetstream.cli.reset import KafkaDuration
 from offsetstream.cluster.committed import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
-from offsetstream.operations.correspondence import Timed
-from offsetstream.operations.move import Renames, renamed
-from offsetstream.operations.offset_file import Moved, lines_of, read_moved, read_offsets
+from offsetstream.operations.import_offsets import Renames, renamed
+from offsetstream.operations.offset_file import ExportedOffset, csv_lines, read_exported, read_offsets
 from offsetstream.operations.plan import Change
 from offsetstream.operations.reset import parse_topics
 from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
+from offsetstream.operations.timestamps import RecordTime
 from testkit.processes import Done, within
 
 
@@ -39,8 +39,8 @@ def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None
     many = file('"a ""b"", c",orders,0,5\n日本,orders,0,6\n')
     assert read_offsets(many, []).keys() == {'a "b", c', "日本"}
     assert read_offsets(many, ["日本"]) == {"日本": {("orders", 0): CommittedOffset(6)}}
-    assert read_moved(file("g,orders,0,5,1763600000000,2\n"), []) == [
-        Moved("g", "orders", 0, 5, Timed(1763600000000, 2))
+    assert read_exported(file("g,orders,0,5,1763600000000,2\n"), []) == [
+        ExportedOffset("g", "orders", 0, 5, RecordTime(1763600000000, 2))
     ]
 
 
@@ -87,7 +87,7 @@ def test_renames() -> None:
         "other",
         "my-orders-1",
     ]
-    both = [Moved("g", "a", 0, 1), Moved("h", "b", 1, 2)]
+    both = [ExportedOffset("g", "a", 0, 1), ExportedOffset("h", "b", 1, 2)]
     with pytest.raises(UsageError, match="a and b the same name, x"):
         renamed(both, Renames([".*=x"]))
     for wrong in ("orders", "=x", "a=", "(=x"):
@@ -202,7 +202,7 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
 
 def test_a_file_of_another_cluster_comes_back_with_any_name(file: Callable[[str], str]) -> None:
     rows = [('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
-    assert read_moved(file("".join(lines_of(rows))), []) == [
-        Moved('a "b", c\nd', "orders", 0, 5, Timed(17, 2)),
-        Moved("", "orders", 1, 0, Timed(0, 0)),
+    assert read_exported(file("".join(csv_lines(rows))), []) == [
+        ExportedOffset('a "b", c\nd', "orders", 0, 5, RecordTime(17, 2)),
+        ExportedOffset("", "orders", 1, 0, RecordTime(0, 0)),
     ]

@@ -21,7 +21,7 @@ from offsetstream.views.instant import InstantReader
 
 
 @dataclass
-class Then:
+class PastOffsets:
     """Offsets of groups at a past time, the ids of their topics at that time, and objections.
 
     Groups and topics that the tables' filters skip are not included.
@@ -34,7 +34,7 @@ class Then:
     notes: list[str] = field(default_factory=list)
 
 
-def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) -> Then:
+def read_past_offsets(store: Store, at: datetime, group_ids: Collection[str] | None) -> PastOffsets:
     """Return the offsets of the groups (None: all) at a past time.
 
     Raises OffsetstreamError if the history does not reach back that far, a group had no offsets at that time, or the
@@ -44,7 +44,7 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     reader.define_table("committed_offsets")
     rows = reader.connection.table("committed_offsets").fetchall()
     names = reader.connection.table("committed_offsets").columns
-    found = Then(FilteredNames.of(store))
+    found = PastOffsets(FilteredNames.of(store))
     ids = _former_topic_ids(store, at)
     for row in (dict(zip(names, each, strict=True)) for each in rows):
         if not row["in_coordinator_partition"]:
@@ -62,7 +62,7 @@ def offsets_then(store: Store, at: datetime, group_ids: Collection[str] | None) 
     return found
 
 
-def require_told(then: Then, topics: Collection[str], at: datetime) -> None:
+def require_not_filtered(then: PastOffsets, topics: Collection[str], at: datetime) -> None:
     """Raise OffsetstreamError if the tables' filters skip one of the topics, so its offsets are unknown."""
     for topic in then.filtered.topics(topics):
         raise OffsetstreamError(
@@ -86,7 +86,9 @@ def require_same_topics(
             )
 
 
-def _require_known(unknown: list[dict[str, Any]], found: Then, group_ids: Collection[str] | None, at: datetime) -> None:
+def _require_known(
+    unknown: list[dict[str, Any]], found: PastOffsets, group_ids: Collection[str] | None, at: datetime
+) -> None:
     """Raise OffsetstreamError unless the offsets of all requested groups are known: a partial answer would mislead."""
     relevant = [row for row in unknown if group_ids is None or row["group_id"] in group_ids]
     if relevant:

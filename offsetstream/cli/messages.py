@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import click
 
-_about = ContextVar("about", default="")
+_prefix = ContextVar("prefix", default="")
 
 
 def printable(text: str) -> str:
@@ -16,29 +16,29 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def tell(line: str, *, err: bool = True, fg: str | None = None) -> None:
+def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
     """Print a line for a person to stderr, or with `err=False` to stdout.
 
     Lines about one of several clusters always go to stderr. `fg` is the colour on a terminal.
     """
-    click.secho(_prefixed(line), err=err or bool(_about.get()), fg=fg)
+    click.secho(_prefixed(line), err=err or bool(_prefix.get()), fg=fg)
 
 
-def tell_apart(lines: Sequence[str]) -> None:
-    """Print lines to stderr as `tell` does, each after an empty line, in one write: there may be a million."""
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines to stderr as `print_line` does, each after an empty line, in one write: there may be a million."""
     click.echo("".join([f"\n{_prefixed(line)}\n" for line in lines]), err=True, nl=False)
 
 
 def _prefixed(line: str) -> str:
-    about = _about.get()
-    return printable(f"{about}: {line}" if about else line)
+    cluster = _prefix.get()
+    return printable(f"{cluster}: {line}" if cluster else line)
 
 
 @contextmanager
-def about(cluster: str) -> Iterator[None]:
-    """Have `tell` start its lines with the name of a cluster while the context lasts."""
-    before = _about.set(cluster)
+def prefix_lines(cluster: str) -> Iterator[None]:
+    """Have `print_line` start its lines with the name of a cluster while the context lasts."""
+    before = _prefix.set(cluster)
     try:
         yield
     finally:
-        _about.reset(before)
+        _prefix.reset(before)

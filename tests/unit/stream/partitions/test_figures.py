@@ -1,14 +1,14 @@
 from datetime import UTC, datetime, timedelta
 
 from offsetstream.metrics.standing import Standing
+from offsetstream.stream.partitions.figures import partition_figures
 from offsetstream.stream.partitions.partition_row import PartitionRow
-from offsetstream.stream.partitions.standing import standing_of
 
 MINUTE = timedelta(minutes=1)
 
 
 def standing(*rows: PartitionRow) -> Standing:
-    return standing_of(rows, 15 * MINUTE)
+    return partition_figures(rows, 15 * MINUTE)
 
 
 def test_a_topic_that_was_never_loaded_is_not_ready() -> None:
