@@ -113,7 +113,7 @@ def describe_groups(
 ) -> None:
     """Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time."""
     if bool(group) == all_groups:
-        raise click.UsageError("give --group, or --all-groups")
+        raise click.UsageError("give --group or --all-groups")
     output = output_of(options)
     if at is not None:
         _describe_at(output, open_reader(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)

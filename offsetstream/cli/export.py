@@ -66,7 +66,7 @@ def export(
 ) -> None:
     """Write committed offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them."""
     if bool(group) == all_groups:
-        raise click.UsageError("give --group, or --all-groups")
+        raise click.UsageError("give --group or --all-groups")
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
     age.warn_about_groups(reader.store, group)

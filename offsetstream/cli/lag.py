@@ -135,7 +135,7 @@ def lag(
     The command reads the tables only. TIME-LAG is the age of the next message to read; ">" means at least that old.
     """
     if bool(group) == all_groups:
-        raise click.UsageError("give --group, or --all-groups")
+        raise click.UsageError("give --group or --all-groups")
     output = output_of(options)
     if exact:
         if bootstrap_server is None or not group or at is not None:

@@ -70,7 +70,7 @@ def test_the_batch_size_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     whole = read(tmp_path)
     assert [each.group_id for each in whole] == sorted([*ids, ids[2], ids[5]])
     assert sum(len(each.offsets) for each in whole) == 36
-    monkeypatch.setattr("offsetstream.tables.lookup._AT_ONCE", at_once)
+    monkeypatch.setattr("offsetstream.tables.lookup._FETCH_ROWS", at_once)
     assert read(tmp_path) == whole
 
 
