@@ -174,7 +174,7 @@ def test_a_shared_cause_is_one_line(run: Run, tmp_path: Path, name: str) -> None
     assert (reason in shown.stdout) is (name != "no job")
     alone = run("groups", "status", "--group", "group-0", tables=tmp_path / "tables")
     assert f": {cause}" not in alone.stderr
-    assert reason in alone.stdout
+    assert reason in alone.stdout, alone.stderr
     assert run("report", "--file", str(tmp_path / "page.html"), tables=tmp_path / "tables").exit_code == 0
     page = Page(tmp_path / "page.html").text
     assert f"3 groups: {cause}." in page
