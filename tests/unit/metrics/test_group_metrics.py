@@ -147,7 +147,7 @@ def test_patterns_are_of_whole_names(tables: PathStore) -> None:
     ("groups", "topics", "named"), [("(", ".*", "metrics-groups"), (".*", "(?=x)", "metrics-topics")]
 )
 def test_a_pattern_that_is_none_is_one_line(groups: str, topics: str, named: str) -> None:
-    with pytest.raises(UsageError, match=rf"^the setting {named}: .+ is no regular expression: .+$"):
+    with pytest.raises(UsageError, match=rf"^the setting {named}: .+ is not a regular expression: .+$"):
         Shown("kminion", groups, topics).require_patterns()
 
 

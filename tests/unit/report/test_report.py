@@ -124,7 +124,7 @@ def test_empty_tables_say_so(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     create_empty_tables(tables)
     page = page_of(tables)
-    for words in ("No groups", "Nobody", "no lag is known", "no decoded history", "No group committed", "no job has"):
+    for words in ("No groups", "Nobody", "lag is unknown", "no decoded history", "No group committed", "no job has"):
         assert words in page.text
     assert page.data["charts"] == []
 
@@ -180,7 +180,7 @@ def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
     assert "The latest 300" not in page_of(tables).text
     append_rows(tables, "partition_events", moves[300:])
     page = page_of(tables)
-    assert "The latest 300; for all see offsetstream partitions --events" in page.text
+    assert "The latest 300 are shown; offsetstream partitions --events lists all" in page.text
     assert page.text.count("coordinator moved") == 300
 
 
