@@ -74,7 +74,7 @@ def test_the_entry_point_for_spark_submit_takes_options_from_the_environment(mon
     assert (given["bootstrap_server"], given["tables"]) == ("broker:9092", "elsewhere")
 
 
-PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is no regular expression: ")
+PATTERN = (("--metrics-groups", "("), 2, "the setting metrics-groups: '(' is not a regular expression: ")
 SILENT = (("--max-silence", "0"), 3, "no broker answers at 127.0.0.1:1: ")  # half a minute, so of one format only
 
 
