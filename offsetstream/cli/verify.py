@@ -43,7 +43,7 @@ from offsetstream.verify.kafka_admin import kafka_admin
 from offsetstream.verify.ledger import ledger_differences, ledger_since
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.settle import Comparison, Found, compare_until_settled
-from offsetstream.verify.table_lag import ask_standing
+from offsetstream.verify.table_lag import read_position
 from offsetstream.verify.tables import read_tables
 from offsetstream.verify.topic import Reconciliation, TopicReader
 
@@ -124,7 +124,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
         result = compare_until_settled(
             lambda: read_tables(Lookup(store)),
             ask,
-            partial(ask_standing, cluster, has_job),
+            partial(read_position, cluster, has_job),
             settle,
             lambda: disagreements(read_records(store)),
         )

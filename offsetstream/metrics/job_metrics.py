@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from offsetstream.metrics.families import job_families
-from offsetstream.metrics.standing import Standing
+from offsetstream.metrics.replay_position import ReplayPosition
 from offsetstream.tables.names import RECORD_TABLES, UNDECODABLE, LoadState
 from offsetstream.version import __version__
 
@@ -23,7 +23,7 @@ class JobMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._standing: Callable[[], Standing] = Standing
+        self._standing: Callable[[], ReplayPosition] = ReplayPosition
         self._info = self._gauge("offsetstream_info")
         self._records = self._counter("offsetstream_records_total")
         for table in RECORD_TABLES:
@@ -44,11 +44,11 @@ class JobMetrics:
         """Set the cluster id."""
         self._info.labels(__version__, cluster_id).set(1)
 
-    def watch(self, standing: Callable[[], Standing]) -> None:
+    def watch(self, standing: Callable[[], ReplayPosition]) -> None:
         """Use this function for the position of the replay from now on."""
         self._standing = standing
 
-    def standing(self) -> Standing:
+    def standing(self) -> ReplayPosition:
         """Return the present position of the replay."""
         return self._standing()
 
@@ -94,7 +94,7 @@ class JobMetrics:
 class _OfStanding(Collector):
     """Reads the position of the replay once per scrape."""
 
-    def __init__(self, standing: Callable[[], Standing]) -> None:
+    def __init__(self, standing: Callable[[], ReplayPosition]) -> None:
         self._standing = standing
 
     def describe(self) -> list[GaugeMetricFamily]:

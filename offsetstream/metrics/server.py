@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from offsetstream.errors import UsageError
-from offsetstream.metrics.standing import Standing
+from offsetstream.metrics.replay_position import ReplayPosition
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -51,7 +51,9 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(address: str, port: int, registry: CollectorRegistry, standing: Callable[[], Standing]) -> Iterator[str]:
+def serving(
+    address: str, port: int, registry: CollectorRegistry, standing: Callable[[], ReplayPosition]
+) -> Iterator[str]:
     """Listen while the context lasts, and yield the URL. Port 0 selects a free port.
 
     Raises UsageError if it cannot listen.
@@ -76,7 +78,7 @@ def serving(address: str, port: int, registry: CollectorRegistry, standing: Call
         thread.join()
 
 
-def _application(registry: CollectorRegistry, standing: Callable[[], Standing]) -> WSGIApplication:
+def _application(registry: CollectorRegistry, standing: Callable[[], ReplayPosition]) -> WSGIApplication:
     metrics = make_wsgi_app(registry)
     one_at_a_time = threading.Lock()  # each scrape builds the complete text
 

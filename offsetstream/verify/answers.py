@@ -25,7 +25,7 @@ class Filtered:
 class Answers:
     """Rows as of `groups`, `group_members`, `member_assignments` and `committed_offsets`.
 
-    `unseen_types` are the group types that the client cannot see. A client that `cuts_group_ids` cannot see an empty
+    `invisible_types` are the group types that the client cannot see. A client that `cuts_group_ids` cannot see an empty
     id, and cannot tell ids apart that are equal up to a NUL. `gone` are groups that were listed and then disappeared;
     `unreadable` are groups that the client failed to read, with its error. Neither has rows. `tells_target` in a
     member's row: whether the assignments include its target assignment.
@@ -35,7 +35,7 @@ class Answers:
     members: list[Row] = field(default_factory=list)
     assignments: list[Row] = field(default_factory=list)
     offsets: list[Row] = field(default_factory=list)
-    unseen_types: tuple[str, ...] = ()
+    invisible_types: tuple[str, ...] = ()
     cuts_group_ids: bool = False
     gone: set[str] = field(default_factory=set)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -55,7 +55,7 @@ def differences(tables: TableRows, answers: Answers) -> list[Difference]:
 def groups_not_compared(tables: TableRows, answers: Answers) -> set[str]:
     """Return the groups of the tables that the client cannot see, cannot read, or cannot tell apart."""
     unseen = set(answers.unreadable)
-    unseen |= {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.unseen_types}
+    unseen |= {row["group_id"] for row in tables.rows["groups"] if row["group_type"] in answers.invisible_types}
     if answers.cuts_group_ids:
         ids = {row["group_id"] for rows in tables.rows.values() for row in rows}
         cut = {group_id.partition("\0")[0] for group_id in ids if "\0" in group_id}

@@ -41,7 +41,7 @@ class ConfluentAdmin:
 
     def answers(self) -> Answers:
         """Return the cluster's answers, without groups that disappear meanwhile. Raises ClusterError."""
-        found = Answers(unseen_types=UNSEEN_TYPES, cuts_group_ids=True)
+        found = Answers(invisible_types=UNSEEN_TYPES, cuts_group_ids=True)
         try:
             ids = self.list_ids()
             # Describe first: librdkafka aborts the process if a coordinator is away when offsets are requested.

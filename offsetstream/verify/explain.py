@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, GROUPS, OWNED
 from offsetstream.verify.answers import Answers
 from offsetstream.verify.difference import RECORDS, ROW, ROWS, Difference
-from offsetstream.verify.table_lag import Standing
+from offsetstream.verify.table_lag import TablePosition
 from offsetstream.verify.tables import TableRows
 
 _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
@@ -14,7 +14,7 @@ _NOT_IN_THE_LOG = {"PreparingRebalance", "CompletingRebalance"}
 class Explanations:
     """What one comparison knows about its groups."""
 
-    def __init__(self, tables: TableRows, answers: Answers, standing: Standing) -> None:
+    def __init__(self, tables: TableRows, answers: Answers, standing: TablePosition) -> None:
         self._tables = tables
         self._standing = standing
         self._live = {row["group_id"]: row for row in answers.groups}

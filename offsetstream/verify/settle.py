@@ -11,7 +11,7 @@ from offsetstream.verify.compare import differences, groups_not_compared
 from offsetstream.verify.difference import RECORDS, ROWS, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.filtered import kept_answers
-from offsetstream.verify.table_lag import Standing
+from offsetstream.verify.table_lag import TablePosition
 from offsetstream.verify.tables import TableRows
 
 _PAUSE_SECONDS = 2.0
@@ -38,7 +38,7 @@ class Comparison:
     groups: int
     groups_not_compared: list[str]
     unreadable: dict[str, str]
-    standing: Standing
+    standing: TablePosition
     unchanged_partitions: list[int]
     filtered: Filtered
 
@@ -48,14 +48,14 @@ class _Round:
     """One of several comparisons: the position of the tables and the unexplained differences."""
 
     explanations: Explanations
-    standing: Standing
+    standing: TablePosition
     unexplained: frozenset[Difference]
 
 
 def compare_until_settled(
     read_tables: Callable[[], TableRows],
     ask_cluster: Callable[[], Answers],
-    ask_standing: Callable[[TableRows], Standing],
+    ask_standing: Callable[[TableRows], TablePosition],
     seconds: float,
     check_records: Callable[[], list[Difference]] = list,
 ) -> Comparison:
@@ -100,7 +100,7 @@ def _unchanged_partitions(found: list[Found], first: _Round, last: _Round) -> li
         return []
     of_found = {last.explanations.partition_of(each.difference) for each in found if each.explanation is None}
     partitions = sorted(number for number in of_found if number is not None)
-    return [number for number in partitions if last.standing.stands_still(first.standing, number)]
+    return [number for number in partitions if last.standing.applied_nothing_since(first.standing, number)]
 
 
 def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | None:
@@ -113,7 +113,7 @@ def _in_flight(difference: Difference, first: _Round, last: _Round) -> str | Non
     partition = last.explanations.partition_of(difference)
     if partition is None or not last.standing.lag(partition):
         return None
-    if last.standing.stands_still(first.standing, partition):
+    if last.standing.applied_nothing_since(first.standing, partition):
         return None
     if not is_new and last.standing.has_passed(first.standing, partition):
         return None

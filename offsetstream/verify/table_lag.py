@@ -15,7 +15,7 @@ from offsetstream.verify.tables import TableRows
 
 
 @dataclass(frozen=True)
-class Standing:
+class TablePosition:
     """The next offset to apply per offsets partition (`applied`), later end offsets (`ends`), and whether a job runs.
 
     `forgets`: whether retention deletes records of the topic, which a coordinator keeps until it moves or restarts.
@@ -47,25 +47,25 @@ class Standing:
         """Return whether the log may lack records that a coordinator or the tables still have."""
         return self.forgets and partition in self.ends and self.ends[partition].log_start_offset > 0
 
-    def has_passed(self, other: Standing, partition: int) -> bool:
+    def has_passed(self, other: TablePosition, partition: int) -> bool:
         """Return whether everything that the log had in `other` is applied."""
         return partition not in other.ends or (
             self.applied.get(partition, 0) >= other.ends[partition].last_stable_offset
         )
 
-    def stands_still(self, before: Standing, partition: int) -> bool:
+    def applied_nothing_since(self, before: TablePosition, partition: int) -> bool:
         """Return whether the partition was behind in `before` and nothing was applied since."""
         return before.lag(partition) > 0 and self.applied.get(partition) == before.applied.get(partition)
 
 
-def ask_standing(cluster: Cluster, has_job: Callable[[], bool], tables: TableRows) -> Standing:
+def read_position(cluster: Cluster, has_job: Callable[[], bool], tables: TableRows) -> TablePosition:
     """Read the end offsets of the log and whether a job runs. Call it after reading the tables and the groups."""
     applied = {number: row["next_offset"] or 0 for number, row in tables.partitions.items()}
     try:
         ends = _ends(cluster, sorted(applied.keys() & set(cluster.topic_partitions())))
     except NoOffsetsTopicError:  # no group ever committed
         ends = {}
-    return Standing(applied, ends, has_job(), _forgets(cluster))
+    return TablePosition(applied, ends, has_job(), _forgets(cluster))
 
 
 def _forgets(cluster: Cluster) -> bool:

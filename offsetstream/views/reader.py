@@ -19,7 +19,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import View, load_view, needed
-from offsetstream.views.recent import KEPT, OF_NOW, over_recent
+from offsetstream.views.recent import RECENT_VIEWS, STORED_VIEWS, over_recent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,9 +149,9 @@ class ViewReader:
         literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
         query = view.duckdb_sql.replace("$at", literal)
         with _told(_doing(view.name)):
-            if view.name in OF_NOW:
+            if view.name in RECENT_VIEWS:
                 query = over_recent(self, view.name, query)
-            self.define(view.name, query, kept=view.name in KEPT)
+            self.define(view.name, query, kept=view.name in STORED_VIEWS)
 
     def define(self, name: str, query: str, *, kept: bool = False) -> None:
         """Define a table or view by a DuckDB query. `kept` stores its rows, for names that are read often."""

@@ -13,8 +13,8 @@ from offsetstream.views.files import load_view, needed
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
-OF_NOW = frozenset({"time_lag", "group_status_partitions"})
-KEPT = frozenset({"waiting_commits"})  # rows are stored: samples and statuses both read them
+RECENT_VIEWS = frozenset({"time_lag", "group_status_partitions"})
+STORED_VIEWS = frozenset({"waiting_commits"})  # rows are stored: samples and statuses both read them
 _BY_COMMITS = "group_status_partitions"  # needs the group's last commits, which are slow to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
 _MOST = 999_999  # upper limit of DuckDB's arg_max

@@ -11,7 +11,7 @@ Level = Literal["OK", "UNKNOWN", "WARN", "ERR"]
 # Value of each level in metrics: alerts use 2 and higher. UNKNOWN raises no alert.
 METRIC_OF: dict[Level, int] = {"OK": 0, "UNKNOWN": 1, "WARN": 2, "ERR": 3}
 NOT_WELL = ("WARN", "ERR")
-NOT_LOOKED = "the job has not looked"  # a cause in the views; it replaces the reasons of its groups
+NOT_LOOKED = "the job has not checked"  # a cause in the views; it replaces the reasons of its groups
 
 
 class Verdict(NamedTuple):

@@ -21,7 +21,7 @@ FOUND = {  # by the command of each trouble, and by nothing else
     "late": "messages wait in 4 of 4 partitions of 1 group",
     "unstable": "cart-reminder-2",
     "stalled": '{"id": 4711, "amount":',
-    "rewound": "moved back from outside",
+    "rewound": "moved back while the group had no members",
 }
 
 

@@ -13,7 +13,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.verify.confluent_admin import ConfluentAdmin
 from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
-from offsetstream.verify.table_lag import ask_standing
+from offsetstream.verify.table_lag import read_position
 from offsetstream.verify.tables import TableRows
 from testkit.brokers import BrokerUnderTest
 from testkit.waiting import SECONDS
@@ -65,7 +65,7 @@ def test_a_commit_between_two_questions_is_no_open_transaction(kafka: BrokerUnde
     applied = cluster.partition_ends([number])[number].last_stable_offset
     tables = TableRows({}, {number: {"next_offset": applied}}, frozenset())
     cluster.happen = lambda: commit(kafka, STAYS)
-    standing = ask_standing(cluster, lambda: False, tables)
+    standing = read_position(cluster, lambda: False, tables)
     assert cluster.happen is None
     assert (standing.lag(number), standing.is_blocked(number)) == (1, False)
 

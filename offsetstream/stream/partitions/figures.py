@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.metrics.standing import Standing
+from offsetstream.metrics.replay_position import ReplayPosition
 from offsetstream.stream.partitions.partition_row import PartitionRow
 from offsetstream.tables.names import UNLOADED
 
 
-def partition_figures(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> Standing:
+def partition_figures(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> ReplayPosition:
     """Return the current figures. Records count up to the last stable offset that the job has seen."""
     now, found = datetime.now(UTC), list(rows)
     behind = {row.offsets_partition: _behind(row) for row in found}
     open_since = [row.last_stable_offset_since for row in found if row.last_stable_offset_since is not None]
-    return Standing(
+    return ReplayPosition(
         by_state=Counter((row.load_state or UNLOADED).lower() for row in found),
         leaderless=sum(row.coordinator_available is False for row in found),
         behind_records=sum(behind.values()),

@@ -127,23 +127,23 @@ WITH steps AS (
       WHEN t.is_again AND t.moved > 0
       THEN 'skipped ahead: its offset had been deleted'
       WHEN t.moved < 0 AND t.member_count = 0
-      THEN 'moved back from outside'
+      THEN 'moved back while the group had no members'
       WHEN t.moved < 0 AND t.has_owners AND o.member_id IS NULL
-      THEN 'moved back by other than the owner'
+      THEN 'moved back by a client that is not the owner'
       WHEN t.moved < 0 AND NOT o.member_id IS NULL
       THEN 'moved back by its owner'
       WHEN t.moved < 0
       THEN 'moved back'
       WHEN t.moved > 0 AND t.member_count = 0 AND t.group_epoch > 0
-      THEN 'moved forward from outside'
+      THEN 'moved forward while the group had no members'
       WHEN t.moved = 0 AND t.member_count = 0 AND t.group_epoch > 0
-      THEN 'committed from outside'
+      THEN 'committed while the group had no members'
       WHEN t.member_count > 0 AND t.has_owners AND o.member_id IS NULL
-      THEN 'committed by other than the owner'
+      THEN 'committed by a client that is not the owner'
       WHEN t.member_count = 0
       AND t.commits_before > 2
       AND t.moved > 10 * GREATEST(t.longest_step, 1)
-      THEN 'jumped ahead of its habit'
+      THEN 'jumped far ahead'
     END AS finding
   FROM told AS t
   LEFT JOIN owned AS o
@@ -207,7 +207,7 @@ SELECT
       j.record_timestamp <= e.held_until
       OR e.next_log_start_offset = e.log_start_offset
     )
-    THEN 'the start of the log, as --to-earliest'
+    THEN 'the start of the log (like --to-earliest)'
     WHEN j.committed_offset = e.high_watermark
     AND (
       e.next_offset = e.high_watermark
@@ -215,7 +215,7 @@ SELECT
         e.is_forward AND j.record_timestamp <= e.held_until
       )
     )
-    THEN 'the end of the log, as --to-latest'
+    THEN 'the end of the log (like --to-latest)'
     WHEN e.is_forward
     AND j.committed_offset BETWEEN e.high_watermark AND e.next_offset
     AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE

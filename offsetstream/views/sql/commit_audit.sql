@@ -64,14 +64,14 @@ WITH steps AS (
            WHEN t.is_other_topic THEN 'the topic was recreated'
            WHEN t.is_again AND t.moved < 0 THEN 'read again: its offset had been deleted'
            WHEN t.is_again AND t.moved > 0 THEN 'skipped ahead: its offset had been deleted'
-           WHEN t.moved < 0 AND t.member_count = 0 THEN 'moved back from outside'
-           WHEN t.moved < 0 AND t.has_owners AND o.member_id IS NULL THEN 'moved back by other than the owner'
+           WHEN t.moved < 0 AND t.member_count = 0 THEN 'moved back while the group had no members'
+           WHEN t.moved < 0 AND t.has_owners AND o.member_id IS NULL THEN 'moved back by a client that is not the owner'
            WHEN t.moved < 0 AND o.member_id IS NOT NULL THEN 'moved back by its owner'
            WHEN t.moved < 0 THEN 'moved back'
-           WHEN t.moved > 0 AND t.member_count = 0 AND t.group_epoch > 0 THEN 'moved forward from outside'
-           WHEN t.moved = 0 AND t.member_count = 0 AND t.group_epoch > 0 THEN 'committed from outside'
-           WHEN t.member_count > 0 AND t.has_owners AND o.member_id IS NULL THEN 'committed by other than the owner'
-           WHEN t.member_count = 0 AND t.commits_before > 2 AND t.moved > 10 * greatest(t.longest_step, 1) THEN 'jumped ahead of its habit'
+           WHEN t.moved > 0 AND t.member_count = 0 AND t.group_epoch > 0 THEN 'moved forward while the group had no members'
+           WHEN t.moved = 0 AND t.member_count = 0 AND t.group_epoch > 0 THEN 'committed while the group had no members'
+           WHEN t.member_count > 0 AND t.has_owners AND o.member_id IS NULL THEN 'committed by a client that is not the owner'
+           WHEN t.member_count = 0 AND t.commits_before > 2 AND t.moved > 10 * greatest(t.longest_step, 1) THEN 'jumped far ahead'
          END AS finding
   FROM told AS t
   LEFT JOIN owned AS o ON o.log_id = t.log_id AND o.offsets_partition = t.offsets_partition AND o.record_offset = t.record_offset
@@ -92,9 +92,9 @@ WITH steps AS (
 SELECT j.record_timestamp, j.group_id, j.topic, j.partition, j.previous_offset, j.committed_offset, j.moved, j.finding,
        -- No sample has exactly that time. A group that moved back had read further: a lower sample is older than the messages written since.
        CASE WHEN j.committed_offset = e.log_start_offset AND (j.record_timestamp <= e.held_until OR e.next_log_start_offset = e.log_start_offset)
-              THEN 'the start of the log, as --to-earliest'
+              THEN 'the start of the log (like --to-earliest)'
             WHEN j.committed_offset = e.high_watermark AND (e.next_offset = e.high_watermark OR (e.is_forward AND j.record_timestamp <= e.held_until))
-              THEN 'the end of the log, as --to-latest'
+              THEN 'the end of the log (like --to-latest)'
             WHEN e.is_forward AND j.committed_offset BETWEEN e.high_watermark AND e.next_offset
                  AND e.next_sampled_at <= e.held_until + INTERVAL '2' MINUTE THEN 'within two minutes of the end of the log' END AS moved_to,
        j.group_state, j.member_count, j.group_epoch, j.owner_client_id, j.owner_host,

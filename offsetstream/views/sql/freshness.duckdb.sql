@@ -84,10 +84,10 @@ SELECT
     WHEN is_stale AND load_state = 'LOADING'
     THEN 'their offsets partitions are being loaded'
     WHEN is_stale AND COUNT(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0
-    THEN 'the job has not looked'
+    THEN 'the job has not checked'
     WHEN NOT coordinator_available AND looked_at <= now_at
     THEN 'partitions that broker ' || TRY_CAST(coordinator_id AS TEXT) || ' led have no leader'
     WHEN is_stale
-    THEN 'the job has not looked'
+    THEN 'the job has not checked'
   END AS cause /* A job that has checked no partition does not know their leaders either, and present leaders are not those of a past time. */
 FROM judged

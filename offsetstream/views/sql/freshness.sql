@@ -41,7 +41,7 @@ SELECT offsets_partition, load_state, CASE WHEN blocked_since < looked_at THEN b
        -- A job that has checked no partition does not know their leaders either, and present leaders are not those of a past time.
        CASE WHEN is_stale AND load_state = 'FAILED' THEN 'their offsets partitions could not be loaded'
             WHEN is_stale AND load_state = 'LOADING' THEN 'their offsets partitions are being loaded'
-            WHEN is_stale AND count(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0 THEN 'the job has not looked'
+            WHEN is_stale AND count(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0 THEN 'the job has not checked'
             WHEN NOT coordinator_available AND looked_at <= now_at THEN concat('partitions that broker ', CAST(coordinator_id AS STRING), ' led have no leader')
-            WHEN is_stale THEN 'the job has not looked' END AS cause
+            WHEN is_stale THEN 'the job has not checked' END AS cause
 FROM judged

@@ -167,7 +167,7 @@ WITH limits AS (
       WHEN NOT e.error IS NULL
       THEN e.topic || '-' || TRY_CAST(e.partition AS TEXT) || ': ' || e.error
       WHEN NOT e.stale_reason IS NULL
-      THEN 'the job has not looked'
+      THEN 'the job has not checked'
       WHEN c.record_timestamp < n.recreated_at
       OR (
         c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at

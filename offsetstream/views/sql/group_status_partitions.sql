@@ -74,7 +74,7 @@ WITH
               WHEN e.error = 'REQUEST_TIMED_OUT' AND e.leader_id IS NOT NULL THEN concat('partitions that broker ', CAST(e.leader_id AS STRING), ' led do not answer in time')
               WHEN e.error = 'TOPIC_AUTHORIZATION_FAILED' THEN concat(e.topic, ': ', e.error)
               WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error)
-              WHEN e.stale_reason IS NOT NULL THEN 'the job has not looked'
+              WHEN e.stale_reason IS NOT NULL THEN 'the job has not checked'
               WHEN c.record_timestamp < n.recreated_at OR (c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at) THEN concat('the topic ', c.topic, ' was recreated')
          END AS known_cause, n.recreated_at,
          coalesce(g.member_count, 0) AS member_count, d.group_id IS NOT NULL AND u.group_id IS NULL AS is_abandoned,

@@ -50,7 +50,7 @@ WITH named AS (
       AND c.record_timestamp < e.sampled_at - INTERVAL '1' MINUTE
       THEN 'beyond the end of the log'
       WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset
-      THEN 'before the start of the log: messages are gone unread'
+      THEN 'before the start of the log: messages were deleted unread'
     END AS reason,
     e.log_start_offset,
     LEAST(now_at, COALESCE(f.as_of, now_at), COALESCE(e.sampled_at, now_at)) AS as_of,
@@ -73,7 +73,7 @@ SELECT
   commit_timestamp,
   reason,
   CASE
-    WHEN reason = 'before the start of the log: messages are gone unread'
+    WHEN reason = 'before the start of the log: messages were deleted unread'
     THEN log_start_offset - committed_offset
   END AS messages_lost,
   deleted_at,

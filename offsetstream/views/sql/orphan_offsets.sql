@@ -30,7 +30,7 @@ WITH
            WHEN c.partition >= n.partitions THEN 'the topic has fewer partitions'
            WHEN e.error IS NULL AND c.committed_offset > e.high_watermark AND c.record_timestamp < e.sampled_at - INTERVAL '1' MINUTE
              THEN 'beyond the end of the log'
-           WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset THEN 'before the start of the log: messages are gone unread'
+           WHEN e.error IS NULL AND c.committed_offset < e.log_start_offset THEN 'before the start of the log: messages were deleted unread'
          END AS reason,
          e.log_start_offset, least(now_at, coalesce(f.as_of, now_at), coalesce(e.sampled_at, now_at)) AS as_of,
          f.stale_reason IS NOT NULL OR e.stale_reason IS NOT NULL AS is_stale
@@ -40,6 +40,6 @@ WITH
   LEFT JOIN partition_ends AS e ON e.topic = c.topic AND e.partition = c.partition
 )
 SELECT offsets_partition, group_id, topic, partition, committed_offset, commit_timestamp, reason,
-       CASE WHEN reason = 'before the start of the log: messages are gone unread' THEN log_start_offset - committed_offset END AS messages_lost,
+       CASE WHEN reason = 'before the start of the log: messages were deleted unread' THEN log_start_offset - committed_offset END AS messages_lost,
        deleted_at, topic_id, present_topic_id, as_of, is_stale
 FROM told WHERE reason IS NOT NULL

@@ -14,7 +14,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.tables.lookup import Lookup
-from offsetstream.verify.table_lag import ask_standing
+from offsetstream.verify.table_lag import read_position
 from offsetstream.verify.tables import read_tables
 from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
 from tests.kafka.jobs import JobRunner
@@ -44,7 +44,7 @@ def test_every_row_of_kafkas_own_tool(every_group: AllGroups, spark: SparkSessio
     lag = offsetstream.open_tables(runner.tables.root).view("lag").to_pylist()
     printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", "--all-groups"])
     tables = read_tables(Lookup(runner.tables))
-    stands = ask_standing(Cluster(server), lambda: False, tables)
+    stands = read_position(Cluster(server), lambda: False, tables)
 
     def is_compared(group: str) -> bool:  # what an open transaction holds back no reader of committed records sees
         return not stands.is_blocked(partition_for(group, len(tables.partitions)))

@@ -13,7 +13,7 @@ from offsetstream.cli.main import main
 from offsetstream.cluster.client import Cluster
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.answers import Answers
-from offsetstream.verify.table_lag import ask_standing
+from offsetstream.verify.table_lag import read_position
 from offsetstream.verify.tables import read_tables
 from tests.kafka.every_group.all_groups import RELEASES, AllGroups
 from tests.kafka.jobs import JobRunner
@@ -28,7 +28,7 @@ class Compared:
 
     def __init__(self, every_group: AllGroups, runner: JobRunner) -> None:
         tables = read_tables(Lookup(runner.tables))
-        stands = ask_standing(Cluster(every_group.kafka.bootstrap_server), lambda: False, tables)
+        stands = read_position(Cluster(every_group.kafka.bootstrap_server), lambda: False, tables)
         self._held = {number for number in tables.partitions if stands.is_blocked(number)}
         self._placement, self._root = tables.placement, runner.tables.root
         self.state_not_told = tables.not_validated  # of streams groups, by brokers of 4.1 (reference 5.10 item 11)

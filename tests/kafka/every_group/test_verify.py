@@ -23,7 +23,7 @@ from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
 from offsetstream.verify.difference import ROW, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import HISTORY, disagreements, read_records
-from offsetstream.verify.table_lag import Standing, ask_standing
+from offsetstream.verify.table_lag import TablePosition, read_position
 from offsetstream.verify.tables import TableRows, read_tables
 from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
@@ -37,12 +37,12 @@ def read(runner: JobRunner) -> TableRows:
     return read_tables(Lookup(runner.tables))
 
 
-def standing(every_group: AllGroups, runner: JobRunner) -> Standing:
+def standing(every_group: AllGroups, runner: JobRunner) -> TablePosition:
     has_job = partial(is_job_alive, runner.tables, print)
-    return ask_standing(Cluster(every_group.kafka.bootstrap_server), has_job, read(runner))
+    return read_position(Cluster(every_group.kafka.bootstrap_server), has_job, read(runner))
 
 
-def unexplained(tables: TableRows, answers: Answers, stands: Standing) -> list[Difference]:
+def unexplained(tables: TableRows, answers: Answers, stands: TablePosition) -> list[Difference]:
     explanations = Explanations(tables, answers, stands)
     return [each for each in differences(tables, answers) if explanations.of(each) is None]
 
@@ -200,7 +200,7 @@ def test_the_command(every_group: AllGroups, loaded: JobRunner) -> None:
 @pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
 def test_without_kafkas_own_client_what_it_cannot_see_is_said(every_group: AllGroups, loaded: JobRunner) -> None:
     answers, tables = ConfluentAdmin(every_group.kafka.bootstrap_server, {}).answers(), read(loaded)
-    assert answers.unseen_types == UNSEEN_TYPES
+    assert answers.invisible_types == UNSEEN_TYPES
     assert unexplained(tables, answers, standing(every_group, loaded)) == []
     assert {row["group_type"] for row in answers.groups} == {"Classic", "Consumer"}
     assert len(answers.offsets) > 100

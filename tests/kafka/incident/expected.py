@@ -115,7 +115,7 @@ def _time_lag(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
 def _commit_audit(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     for found in book.findings:
         told = {"previous_offset": found.previous, "committed_offset": found.committed, "finding": found.finding}
-        moved = {"moved_to": found.moved_to} if "from outside" in found.finding else {}
+        moved = {"moved_to": found.moved_to} if "had no members" in found.finding else {}
         yield _of(found.cell) | told | {"moved": found.committed - found.previous} | moved
 
 

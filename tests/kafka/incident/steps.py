@@ -41,9 +41,19 @@ class Steps:
         hands.leave(group, f"{group}-1")
         everywhere = range(self.count)
         for how, offset, finding, moved_to in (
-            (["--to-earliest"], 0, "moved back from outside", "the start of the log, as --to-earliest"),
-            (["--to-latest"], self.end, "moved forward from outside", "the end of the log, as --to-latest"),
-            (["--shift-by", "-2"], self.end - 2, "moved back from outside", None),
+            (
+                ["--to-earliest"],
+                0,
+                "moved back while the group had no members",
+                "the start of the log (like --to-earliest)",
+            ),
+            (
+                ["--to-latest"],
+                self.end,
+                "moved forward while the group had no members",
+                "the end of the log (like --to-latest)",
+            ),
+            (["--shift-by", "-2"], self.end - 2, "moved back while the group had no members", None),
         ):
             hands.reset(group, topic, how, dict.fromkeys(everywhere, offset), finding=finding, moved_to=moved_to)
         hands.join(group, f"{group}-2", topic, **CLASSIC)
@@ -108,7 +118,7 @@ class Steps:
         hands.commit(group, {(topic, 0): 5})
         hands.delete_records(topic, 0, 11)
         [cell] = [cell for cell in self.book.standing() if cell.topic == topic]
-        self.book.orphans[cell] = "before the start of the log: messages are gone unread"
+        self.book.orphans[cell] = "before the start of the log: messages were deleted unread"
 
     # Members
 

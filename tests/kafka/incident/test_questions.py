@@ -68,7 +68,7 @@ def test_who_moved_my_offset(recorded: Recorded) -> None:
         assert row["moved"] == row["to"] - row["from"]
         by_owner = (f"{row['group']}-1", "Stable", 1)
         from_outside = (None, "Empty", 0)
-        told = {"moved back by its owner": by_owner, "moved back from outside": from_outside}
+        told = {"moved back by its owner": by_owner, "moved back while the group had no members": from_outside}
         if wanted := told.get(row["what"].partition(",")[0]):
             assert (row["client_id"], row["state"], row["members"]) == wanted, row
 

@@ -59,7 +59,7 @@ def test_status_is_unknown_when_the_job_is_dead(run: Run, world: Path) -> None:
     assert shown.stderr.startswith(STALE)
     first, second = shown.stderr.splitlines()
     assert first.endswith("since 2026-01-05T10:40:00.000Z: is the job running?")
-    assert second == "10 groups: the job has not looked"
+    assert second == "10 groups: the job has not checked"
     rows = rows_of(run, world, "groups", "status")
     assert {(row["level"], row["stale"]) for row in rows} == {("UNKNOWN", True)}
     assert (shown.exit_code, run("groups", "status", "--fail-on", "never", tables=world).exit_code) == (5, 0)

@@ -83,5 +83,5 @@ def test_who_gives_a_partition_up_commits_it_once_more(run: Run, tmp_path: Path,
         },
     )
     found = run(*SINCE, tables=tmp_path).stdout
-    assert ("committed by other than the owner" in found) == (generation == 3)
+    assert ("committed by a client that is not the owner" in found) == (generation == 3)
     assert ("0 unusual offset moves in 0 groups" in found) == (generation == 2)

@@ -147,7 +147,7 @@ CAUSES: dict[str, tuple[Callable[[Tables], None], str, str]] = {
     "coordinator gone": (a_broker_that_coordinated_them, "stopped", "partitions that broker 3 led have no leader"),
     "gone for longer": (such_a_broker_for_longer, "unknown", "partitions that broker 3 led have no leader"),
     "not loaded": (a_partition_that_cannot_be_loaded, "unknown", "their offsets partitions could not be loaded"),
-    "no job": (a_job_that_does_not_look, "unknown", "the job has not looked"),
+    "no job": (a_job_that_does_not_look, "unknown", "the job has not checked"),
 }
 
 

@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from offsetstream.metrics.families import job_families
 from offsetstream.metrics.job_metrics import JobMetrics
-from offsetstream.metrics.standing import Standing
+from offsetstream.metrics.replay_position import ReplayPosition
 
 OF_GROUPS = "offsetstream_group_"  # there once the tables were read
 
@@ -44,7 +44,7 @@ def test_batches_are_counted() -> None:
 
 def test_every_state_of_a_partition_is_told() -> None:
     metrics = JobMetrics()
-    metrics.watch(lambda: Standing(by_state={"owned": 49, "failed": 1}, hanging=2, blocked=3, leaderless=4))
+    metrics.watch(lambda: ReplayPosition(by_state={"owned": 49, "failed": 1}, hanging=2, blocked=3, leaderless=4))
     found = values(metrics)
     states = {
         name: found["offsetstream_offsets_partitions", name] for name in ("owned", "loading", "failed", "unloaded")

@@ -15,11 +15,11 @@ import pytest
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import UsageError
 from offsetstream.metrics.job_metrics import JobMetrics
+from offsetstream.metrics.replay_position import ReplayPosition
 from offsetstream.metrics.server import serving
-from offsetstream.metrics.standing import Standing
 
-LOADING = Standing(by_state={"owned": 49, "loading": 1})
-READY = Standing(by_state={"owned": 50})
+LOADING = ReplayPosition(by_state={"owned": 49, "loading": 1})
+READY = ReplayPosition(by_state={"owned": 50})
 
 
 @pytest.fixture
@@ -50,10 +50,11 @@ def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("standing", "status"), [(Standing(), 503), (LOADING, 503), (READY, 200), (Standing(by_state={"failed": 2}), 503)]
+    ("standing", "status"),
+    [(ReplayPosition(), 503), (LOADING, 503), (READY, 200), (ReplayPosition(by_state={"failed": 2}), 503)],
 )
 def test_a_job_is_ready_once_it_owns_all_partitions(
-    url: str, metrics: JobMetrics, standing: Standing, status: int
+    url: str, metrics: JobMetrics, standing: ReplayPosition, status: int
 ) -> None:
     metrics.watch(lambda: standing)
     found, body = ask(url, "/readyz")
@@ -63,9 +64,9 @@ def test_a_job_is_ready_once_it_owns_all_partitions(
 
 
 def test_metrics_are_as_they_are_at_the_scrape(url: str, metrics: JobMetrics) -> None:
-    metrics.watch(lambda: Standing(behind_records=7))
+    metrics.watch(lambda: ReplayPosition(behind_records=7))
     assert "\noffsetstream_behind_records 7.0\n" in ask(url, "/metrics")[1]
-    metrics.watch(lambda: Standing(behind_records=8))
+    metrics.watch(lambda: ReplayPosition(behind_records=8))
     assert "\noffsetstream_behind_records 8.0\n" in ask(url, "/metrics")[1]
 
 

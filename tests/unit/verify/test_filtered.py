@@ -12,7 +12,7 @@ from offsetstream.verify.answers import Answers, Filtered
 from offsetstream.verify.compare import differences
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.filtered import kept_answers
-from offsetstream.verify.table_lag import Standing
+from offsetstream.verify.table_lag import TablePosition
 from offsetstream.verify.tables import TableRows
 
 SOME = Filters(group_exclude="out", topic_exclude="views")
@@ -75,7 +75,7 @@ def test_what_is_filtered_and_in_the_tables_is_a_difference_and_a_bare_group_is_
     tables = TableRows(held, books(SOME), frozenset())
     answers = kept_answers(told(), tables.partitions)
     ends = {0: PartitionEnds(0, 9, 9, 1, 1, datetime.now(UTC))}
-    explanations = Explanations(tables, answers, Standing({0: 9}, ends, has_job=True))
+    explanations = Explanations(tables, answers, TablePosition({0: 9}, ends, has_job=True))
     found = [(each.group_id, each.table, explanations.of(each)) for each in differences(tables, answers)]
     assert sorted(found) == [
         ("bare", "groups", "all its offsets belong to filtered topics"),

@@ -21,7 +21,7 @@ from offsetstream.verify.compare import KEYS, differences, groups_not_compared
 from offsetstream.verify.difference import ROW, ROWS, Difference
 from offsetstream.verify.explain import Explanations
 from offsetstream.verify.settle import compare_until_settled
-from offsetstream.verify.table_lag import Standing
+from offsetstream.verify.table_lag import TablePosition
 from offsetstream.verify.tables import TableRows, read_tables
 from testkit.tables import new_tables
 
@@ -48,11 +48,11 @@ def tables(offset: int = 5, metadata: str = "", **partition: Any) -> TableRows:
     return TableRows(rows, {0: OWNED | partition}, frozenset())
 
 
-def standing(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> Standing:
-    return Standing({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1, datetime.now(UTC))}, has_job)
+def standing(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> TablePosition:
+    return TablePosition({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1, datetime.now(UTC))}, has_job)
 
 
-def settled(held: Any, told: Any, stands: Iterable[Standing], seconds: float = 0.05) -> list[str | None]:
+def settled(held: Any, told: Any, stands: Iterable[TablePosition], seconds: float = 0.05) -> list[str | None]:
     """What the differences that are left are explained by; the last standing stays."""
     *moving, last = stands
     seen = chain(moving, repeat(last))
@@ -122,7 +122,7 @@ def test_a_key_that_is_there_twice() -> None:
         (tables(4), answers(), standing(), None),
     ],
 )
-def test_what_the_reference_explains(held: TableRows, told: Answers, stands: Standing, why: str | None) -> None:
+def test_what_the_reference_explains(held: TableRows, told: Answers, stands: TablePosition, why: str | None) -> None:
     found = [Explanations(held, told, stands).of(each) for each in differences(held, told)]
     assert found
     assert all((each is None) if why is None else (why in str(each)) for each in found)
@@ -192,7 +192,7 @@ MOVES = [standing(5, 9, 9), standing(9, 12, 12)]
         ([standing(9, 9, 9), standing(9, 12, 12)], True),  # it came a moment ago
     ],
 )
-def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_explained: bool) -> None:
+def test_what_moves_is_explained_by_a_job_that_moves(stands: list[TablePosition], is_explained: bool) -> None:
     moving = later()
     (found,) = settled(lambda: tables(4), lambda: next(moving), stands)
     assert found == (
@@ -206,7 +206,7 @@ def test_what_moves_is_explained_by_a_job_that_moves(stands: list[Standing], is_
     ("stands", "unchanged_partitions"),
     [([standing(5, 9, 9), standing(5, 12, 12)], [0]), (MOVES, []), ([standing(5, 9, 9, has_job=False)], [])],
 )
-def test_a_job_that_stands_still_is_told_of(stands: list[Standing], unchanged_partitions: list[int]) -> None:
+def test_a_job_that_stands_still_is_told_of(stands: list[TablePosition], unchanged_partitions: list[int]) -> None:
     *moving, last = stands
     seen = chain(moving, repeat(last))
     found = compare_until_settled(lambda: tables(4), answers, lambda _: next(seen), 0.05)
@@ -239,7 +239,7 @@ def test_types_that_the_client_cannot_see_are_not_compared() -> None:
     held = tables()
     held.rows["groups"].append({**held.rows["groups"][0], "group_id": "shared", "group_type": "Share"})
     told = answers()
-    told.unseen_types = ("Share",)
+    told.invisible_types = ("Share",)
     result = compare_until_settled(lambda: held, lambda: told, lambda _: standing(), 0)
     assert (result.found, result.groups_not_compared) == ([], ["shared"])
 

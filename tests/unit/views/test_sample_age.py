@@ -18,7 +18,7 @@ CELL = {"offsets_partition": 0, "log_id": 0, "group_id": "billing", "topic": "or
 PLACE = {"topic": "orders", "topic_id": None, "partition": 0}
 HOUR = 3600
 NEAR = "within two minutes of the end of the log"
-START, END = "the start of the log, as --to-earliest", "the end of the log, as --to-latest"
+START, END = "the start of the log (like --to-earliest)", "the end of the log (like --to-latest)"
 
 
 def every_ten(since: int, until: int, start: int, end: int) -> list[Look]:

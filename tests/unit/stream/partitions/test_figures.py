@@ -1,13 +1,13 @@
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.metrics.standing import Standing
+from offsetstream.metrics.replay_position import ReplayPosition
 from offsetstream.stream.partitions.figures import partition_figures
 from offsetstream.stream.partitions.partition_row import PartitionRow
 
 MINUTE = timedelta(minutes=1)
 
 
-def standing(*rows: PartitionRow) -> Standing:
+def standing(*rows: PartitionRow) -> ReplayPosition:
     return partition_figures(rows, 15 * MINUTE)
 
 

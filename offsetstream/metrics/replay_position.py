@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReplayPosition:
     """Counts of offsets partitions (`by_state`: by load_state, empty until the topic is known) and records."""
 
     by_state: Mapping[str, int] = field(default_factory=dict)
