@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,17 +29,52 @@ _FOOT = """Where to go: [ask the tables](../how-to/ask.md) for which command ans
 """
 
 
+_COMMON = 8  # commands that must have an option, for it to be described once
+
+
+class _Page:
+    """The sections of all commands; an option that many commands have alike is described once."""
+
+    def __init__(self) -> None:
+        self.commands = list(_commands(click.Context(offsetstream, info_name="offsetstream"), offsetstream))
+        used = Counter(option for _, _, options in self.commands for option in options)
+        self.common = [option for option, count in used.items() if count >= _COMMON]
+
+    def text(self) -> str:
+        """Return the page."""
+        sections = [self._section(*each) for each in self.commands]
+        listed = "".join(f"| [`{path}`](#{path.replace(' ', '-')}) | {what} |\n" for path, what, _ in sections)
+        common = f"## Common options\n\nMany commands have these.\n\n{_table(self.common)}\n"
+        commands = "".join(section for _, _, section in sections)
+        return f"{_HEAD}| command | what it does |\n|---|---|\n{listed}\n{common}{commands}{_FOOT}"
+
+    def _section(
+        self, context: click.Context, command: click.Command, options: list[tuple[str, str]]
+    ) -> tuple[str, str, str]:
+        path = context.command_path.removeprefix("offsetstream ")
+        first, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
+        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        examples = inspect.cleandoc(command.epilog or "").replace("\b\n", "").strip()
+        names = ", ".join(f"`{option[0].split()[0]}`" for option in options if option in self.common)
+        parts = [
+            f"## {path}",
+            " ".join(first.split()),
+            _prose(rest),
+            f"```text\n{usage}\n\n{examples}\n```",
+            _table([option for option in options if option not in self.common]),
+            names and f"And the [common options](#common-options) {names}.",
+        ]
+        return path, " ".join(first.split()), "\n\n".join(part.rstrip() for part in parts if part) + "\n\n"
+
+
 def commands_page() -> str:
-    """Return the page: a section for each command."""
-    root = click.Context(offsetstream, info_name="offsetstream")
-    found = list(_commands(root, offsetstream))
-    listed = "".join(f"| [`{path}`](#{path.replace(' ', '-')}) | {what} |\n" for path, what, _ in found)
-    return (
-        f"{_HEAD}| command | what it does |\n|---|---|\n{listed}\n{''.join(section for _, _, section in found)}{_FOOT}"
-    )
+    """Return the page: the common options, and a section for each command."""
+    return _Page().text()
 
 
-def _commands(context: click.Context, group: click.Group) -> Iterator[tuple[str, str, str]]:
+def _commands(
+    context: click.Context, group: click.Group
+) -> Iterator[tuple[click.Context, click.Command, list[tuple[str, str]]]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None:  # by click's types
@@ -47,25 +83,19 @@ def _commands(context: click.Context, group: click.Group) -> Iterator[tuple[str,
         if isinstance(command, click.Group):
             yield from _commands(own, command)
         else:
-            yield _section(own, command)
+            yield own, command, list(_options(own, command))
 
 
-def _section(context: click.Context, command: click.Command) -> tuple[str, str, str]:
-    path = context.command_path.removeprefix("offsetstream ")
-    text = inspect.cleandoc(command.help or "")
-    first, _, rest = text.partition("\n\n")
-    options = "".join(
-        f"| `{_cell(names)}` | {_cell(_ENVIRONMENT.sub('', what))} |\n"
-        for option in command.get_params(context)
-        if isinstance(option, click.Option) and "--help" not in option.opts
-        for names, what in [option.get_help_record(context) or ("", "")]
-        if names
-    )
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    examples = inspect.cleandoc(command.epilog or "").replace("\b\n", "").strip()
-    parts = [f"## {path}", " ".join(first.split()), _prose(rest), f"```text\n{usage}\n\n{examples}\n```"]
-    table = f"| option | what |\n|---|---|\n{options}" if options else ""
-    return path, " ".join(first.split()), "\n\n".join([*filter(None, parts), table]).rstrip() + "\n\n"
+def _options(context: click.Context, command: click.Command) -> Iterator[tuple[str, str]]:
+    for option in command.get_params(context):
+        record = option.get_help_record(context) if isinstance(option, click.Option) else None
+        if record and "--help" not in option.opts:
+            yield record[0], _ENVIRONMENT.sub("", record[1])
+
+
+def _table(options: list[tuple[str, str]]) -> str:
+    rows = "".join(f"| `{_cell(names)}` | {_cell(what)} |\n" for names, what in options)
+    return f"| option | what |\n|---|---|\n{rows}" if rows else ""
 
 
 def _prose(text: str) -> str:

@@ -119,9 +119,10 @@ class JobSettings(Settings):
             "Serve at most this many series of groups; drop those of single partitions first.", metavar="N", minimum=0
         ),
     ] = 100_000
-    log_format: Annotated[Literal["text", "json"], Option("Log as text lines, or as one JSON object per line.")] = (
-        "text"
-    )
+    log_format: Annotated[
+        Literal["text", "json"],
+        Option("Log as text lines (UTC time, INFO, WARN or ERROR, message), or as one JSON object per line."),
+    ] = "text"
     force: Annotated[
         bool,
         Option(
