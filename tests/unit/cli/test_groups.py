@@ -223,7 +223,8 @@ def test_a_group_that_is_not_there(run: Run) -> None:
 def test_groups_or_all_groups(run: Run, arguments: list[str]) -> None:
     result = run("groups", "describe", *arguments)
     assert result.exit_code == 2
-    assert "give --group or --all-groups" in result.stderr
+    assert "--group" in result.stderr
+    assert "--all-groups" in result.stderr
 
 
 def test_one_view_at_a_time(run: Run) -> None:

@@ -98,7 +98,5 @@ def test_an_impossible_group_id_is_refused_before_the_cluster_is_contacted(run: 
 @pytest.mark.parametrize("command", [("groups", "list"), ("run", "--bootstrap-server", "127.0.0.1:1"), ("stop",)])
 def test_a_folder_that_is_not_utf8(run: Run, command: tuple[str, ...]) -> None:
     result = run(*command, "--tables", "\udcff")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: the name of the folder \\udcff is not UTF-8: name another one\n",
-    )
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.endswith("the name of the folder \\udcff is not UTF-8: use another folder\n")

@@ -89,4 +89,4 @@ def test_missing_partition_is_refused(run: Run, tables: PathStore) -> None:
 def test_before_any_job(run: Run, tables: PathStore) -> None:
     result = run("reload", tables=Path(tables.root))
     assert result.exit_code == 1
-    assert "'offsetstream run' loads everything" in result.stderr
+    assert "start one with 'offsetstream run'" in result.stderr

@@ -42,7 +42,7 @@ def test_the_script_registers_every_table(run: Run, tmp_path: Path) -> None:
     for name in all_schemas():
         place = f"CREATE TABLE IF NOT EXISTS `kafka`.`{name}` USING delta LOCATION 'file:{tmp_path}/{name}';"
         assert shown.count(place) == 1
-    assert "CREATE TABLE IF NOT EXISTS `kafka`.`thresholds` (`group_id` STRING COMMENT 'Group id; " in shown
+    assert "CREATE TABLE IF NOT EXISTS `kafka`.`thresholds` (`group_id` STRING COMMENT 'Group id. " in shown
     assert shown.count("CREATE OR REPLACE VIEW") == sum(not view.is_at for view in all_views().values())
     own = run("views", "script", tables=Path("lake.kafka")).output  # whose tables are in the catalog as they are
     assert ("CREATE TABLE" in own, own.count("CREATE OR REPLACE VIEW") > 1) == (False, True)
