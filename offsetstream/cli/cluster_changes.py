@@ -79,7 +79,7 @@ def operating_options(command: Command) -> Command:
             multiple=True,
             allow_from_autoenv=False,
             type=click.Choice(JUDGED_BY_OPERATOR),
-            help="Overrule objections of this kind; repeatable.",
+            help="Overrule objections of this kind (repeatable).",
         ),
         click.option("--skip-objected", is_flag=True, allow_from_autoenv=False, help="Skip groups with an objection."),
         click.option(

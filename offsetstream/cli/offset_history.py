@@ -90,13 +90,16 @@ Examples:
   offsetstream offsets history --group my-group --partition 7 --since 03:00 --until 04:00
   offsetstream offsets history --group my-group --output csv --file history.csv
 
-Exit code 1: a group or topic is not there.""",
+Exit code 1: a group or topic does not exist.""",
 )
 @config_option("offsets.history")
 @group_options
 @topic_options
 @click.option(
-    "--partition", multiple=True, type=click.IntRange(0, 2**31 - 1), help="Show only this partition; repeatable."
+    "--partition",
+    multiple=True,
+    type=click.IntRange(0, 2**31 - 1),
+    help="Select this partition (repeatable; default: all).",
 )
 @period_options
 @max_age_option
@@ -169,7 +172,7 @@ Examples:
 Text has one row for all partitions that moved at once, and one for all commits after a topic was recreated. JSON and
 CSV have one row per partition.
 
-Exit code 1: a group or topic is not there.""",
+Exit code 1: a group or topic does not exist.""",
 )
 @config_option("offsets.audit")
 @group_options

@@ -69,7 +69,7 @@ Examples:
   offsetstream offsets expiring --group my-group --kept
   offsetstream offsets expiring --at 03:00 --output csv
 
-Exit code 1: a group or topic is not there.""",
+Exit code 1: a group or topic does not exist.""",
 )
 @config_option("offsets.expiring")
 @group_options
@@ -155,7 +155,7 @@ Examples:
   offsetstream offsets orphans --topic orders --output json
   offsetstream offsets orphans --at 2026-11-21T03:00
 
-Exit code 1: a group or topic is not there.""",
+Exit code 1: a group or topic does not exist.""",
 )
 @config_option("offsets.orphans")
 @group_options

@@ -241,7 +241,7 @@ def output_options(command: Command) -> Command:
         "output_file",
         metavar="FILE",
         envvar="OFFSETSTREAM_FILE",
-        help="Write to this file instead of stdout.",
+        help="Write to this file (default: stdout).",
     )
     raw = click.option(
         "--raw",

@@ -89,7 +89,7 @@ or unload.
 start and age, and the command that ends it. HANGING: no coordinator knows the transaction, so it never ends by itself.
 Any other transaction ends after its TIMEOUT.
 
-Exit code 1: a partition is not there; with --blocked also: one is blocked, or does not answer."""
+Exit code 1: a partition does not exist; with --blocked also: one is blocked, or does not answer."""
 )
 @config_option("partitions")
 @click.option(
@@ -98,15 +98,15 @@ Exit code 1: a partition is not there; with --blocked also: one is blocked, or d
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Show only this partition of __consumer_offsets; repeatable.",
+    help="Show only this partition of __consumer_offsets (repeatable; default: all).",
 )
 @click.option("--events", is_flag=True, help="Show the events of partitions in order: loads, moves of coordinators.")
 @click.option("--blocked", is_flag=True, help="Show open transactions of the live cluster that block partitions.")
 @click.option(
-    "--group", multiple=True, metavar="GROUP", help="With --blocked: check partitions of this group; repeatable."
+    "--group", multiple=True, metavar="GROUP", help="With --blocked: only partitions of this group (repeatable)."
 )
 @click.option(
-    "--topic", multiple=True, metavar="TOPIC", help="With --blocked: check partitions of this topic; repeatable."
+    "--topic", multiple=True, metavar="TOPIC", help="With --blocked: only partitions of this topic (repeatable)."
 )
 @cluster_options
 @tables_option

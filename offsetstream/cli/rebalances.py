@@ -68,7 +68,7 @@ Examples:
   offsetstream groups rebalances --since 03:00 --until 04:00
   offsetstream groups rebalances --group my-group --since 24h --output csv
 
-Exit code 1: a group is not there.""",
+Exit code 1: a group does not exist.""",
 )
 @config_option("groups.rebalances")
 @group_options

@@ -34,7 +34,7 @@ Examples:
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Reload only this partition of __consumer_offsets; repeatable (default: all).",
+    help="Reload only this partition of __consumer_offsets (repeatable; default: all).",
 )
 @tables_option
 @timeout_option

@@ -37,7 +37,10 @@ Examples:
 @period_options
 @click.option("--show-hosts", is_flag=True, help="Show hosts of clients.")
 @click.option(
-    "--watch", type=SECONDS, metavar="SECONDS", help="Write the page again this often, until Ctrl-C or SIGTERM."
+    "--watch",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="Write the page again this often, until Ctrl-C or SIGTERM (default: once).",
 )
 @max_age_option
 @tables_option

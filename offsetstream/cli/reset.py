@@ -54,11 +54,11 @@ Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator d
 )
 @config_option("offsets.reset")
 @click.option(
-    "--group", multiple=True, metavar="GROUP", help="Reset this group, which must have no members; repeatable."
+    "--group", multiple=True, metavar="GROUP", help="Reset this group, which must have no members (repeatable)."
 )
 @click.option("--all-groups", is_flag=True, help="Reset all groups that have offsets.")
 @click.option(
-    "--topic", multiple=True, metavar="TOPIC[:0,1]", help="Reset this topic, or these partitions of it; repeatable."
+    "--topic", multiple=True, metavar="TOPIC[:0,1]", help="Reset this topic, or these partitions of it (repeatable)."
 )
 @click.option("--all-topics", is_flag=True, help="Reset all partitions with a committed offset.")
 @click.option(

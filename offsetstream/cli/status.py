@@ -84,7 +84,7 @@ Examples:
   offsetstream groups status --watch 10
 
 Exit codes: 4 a group in the answer is WARN or ERR (--fail-on); 5 no group is, but some are unknown because their
-samples are too old (--max-age); 1 a group is not there.""",
+samples are too old (--max-age); 1 a group does not exist.""",
 )
 @config_option("groups.status")
 @group_options
@@ -96,7 +96,10 @@ samples are too old (--max-age); 1 a group is not there.""",
     help="Exit with 4 if a level is at least WARN, if it is ERR, or never.",
 )
 @click.option(
-    "--verdict", multiple=True, type=click.Choice(WORDS), help="Show only groups with this verdict; repeatable."
+    "--verdict",
+    multiple=True,
+    type=click.Choice(WORDS),
+    help="Show only groups with this verdict (repeatable; default: all).",
 )
 @click.option("--burrow", is_flag=True, help="Also show Burrow's status (OK, WARN, ERR, NOTFOUND).")
 @at_option

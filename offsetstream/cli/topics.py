@@ -70,7 +70,7 @@ Examples:
 GROUPS lists the groups with a committed offset in the partition. It comes from the tables, and is unknown without them;
 a warning says if they are stale.
 
-Exit codes: 1 a topic is not there, or you may not see it; 3 a partition has no leader, or it does not answer.""",
+Exit codes: 1 a topic does not exist, or you may not see it; 3 a partition has no leader, or it does not answer.""",
 )
 @config_option("topics.describe")
 @topic_options

@@ -30,7 +30,10 @@ Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator d
 @config_option("offsets.undo")
 @click.argument("snapshot", required=False, metavar="[SNAPSHOT]")
 @click.option(
-    "--topic", multiple=True, metavar="TOPIC[:0,1]", help="Undo only this topic, or these partitions of it; repeatable."
+    "--topic",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    help="Undo only this topic, or these partitions of it (repeatable).",
 )
 @operating_options
 @output_options

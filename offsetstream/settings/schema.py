@@ -98,7 +98,7 @@ BOOTSTRAP_SERVER = Option("Connect to these brokers; separate several by commas.
 COMMAND_CONFIG = Option("Read Kafka client properties (SASL, TLS) from this file.", metavar="FILE")
 TABLES = Option("Use the tables in this folder, URI or catalog.schema.", metavar="DIR")
 MASTER = Option("Use this Spark master (default: from spark-defaults.conf, else local[*]).", metavar="URL")
-CONF = Option("Set a Spark property; repeatable.", "NAME=VALUE", PAIRS)
+CONF = Option("Set a Spark property (repeatable).", "NAME=VALUE", PAIRS)
 MAX_AGE = Option(
     "Show samples older than this as unknown; 'none' shows all (default: 6 times the longer of the job's --trigger and "
     "--sample-interval, at least 120; after run --once 3600).",
