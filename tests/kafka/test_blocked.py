@@ -161,7 +161,7 @@ def forget(server: str, transactional_id: str) -> None:
         (("--group", GROUP, "--topic", "nowhere"), 1, "Error: group 'booking' has no such committed offset."),
         (("--offsets-partition", "77"), 1, "Error: __consumer_offsets has no partition 77"),
         (("--offsets-partition", "1", "--topic", TOPIC), 2, "give one"),
-        (("--events",), 2, "goes without --events"),
+        (("--events",), 2, "--blocked excludes --events"),
     ],
 )
 def test_what_is_not_there(server: str, options: tuple[str, ...], code: int, told: str) -> None:

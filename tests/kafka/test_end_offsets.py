@@ -45,8 +45,8 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "START_SECONDS", 1.0)
-    monkeypatch.setattr(positions, "_SHARE", 1)
-    monkeypatch.setattr(sample_book, "_HELD", timedelta(seconds=1))
+    monkeypatch.setattr(positions, "_PAUSE", 1)
+    monkeypatch.setattr(sample_book, "_BLOCKED", timedelta(seconds=1))
 
 
 def create(kafka: EmbeddedKafka, topic: str, assignment: list[list[int]]) -> None:

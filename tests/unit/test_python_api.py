@@ -221,7 +221,7 @@ def test_an_age_holds_for_views_and_sql(tmp_path: Path, max_age: timedelta, is_s
         ("view('offsets_at')", "the view offsets_at needs an instant: give --at 10m"),
         ("view('offsets_at', at='soon')", "'soon' is not a time: give 10m"),
         ("view('lag', at='10m')", "lag answers about now only"),
-        ("sql('FROM offsets_at')", "in Python by at='10m'"),
+        ("sql('FROM offsets_at')", "in Python at='10m'"),
     ],
 )
 def test_an_error_is_one_line_that_says_what_is_nearest(tables: offsetstream.Tables, typed: str, told: str) -> None:
@@ -238,7 +238,7 @@ def test_a_group_without_rows_is_no_error(tables: offsetstream.Tables) -> None:
 @pytest.mark.parametrize("named", ["nope", "file:///nope"])
 def test_no_tables_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NoTableError, match=r"^there are no tables in /.*nope: name the folder .*$"):
+    with pytest.raises(NoTableError, match=r"^there are no tables in /.*nope: name a job's folder.*$"):
         offsetstream.open_tables(named)
     done = type_in(tmp_path, "import offsetstream", f"offsetstream.open_tables({named!r})")
     assert done.stderr.splitlines()[-1].startswith("offsetstream.errors.NoTableError: there are no tables in /")

@@ -235,7 +235,7 @@ RACER = """
 import sys
 from offsetstream.errors import LeaseError
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, Life
+from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState
 from offsetstream.tables.path_store import PathStore
 print("ready", flush=True)
 for line in sys.stdin:

@@ -117,8 +117,8 @@ def test_a_key_that_is_there_twice() -> None:
         (tables(4), answers(), standing(3, 3, 9), "open transaction"),
         (tables(4), answers(), standing(3, 3, 9, has_job=False), "open transaction"),
         (tables(4), answers(), standing(2, 3, 9), None),
-        (tables(), answers(member_count=1, state="PreparingRebalance"), standing(), "not in the log"),
-        (tables(4), answers(4, state="PreparingRebalance"), standing(), "not in the log"),
+        (tables(), answers(member_count=1, state="PreparingRebalance"), standing(), "in the log only when it ends"),
+        (tables(4), answers(4, state="PreparingRebalance"), standing(), "in the log only when it ends"),
         (tables(4), answers(), standing(), None),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_group_that_only_its_coordinator_remembers() -> None:
         rows.clear()
     told = Answers(groups=answers().groups)
     (found,) = differences(nothing, told)
-    assert "remembered by its coordinator only" in str(Explanations(nothing, told, standing()).of(found))
+    assert "only the coordinator knows a group" in str(Explanations(nothing, told, standing()).of(found))
 
 
 @pytest.mark.parametrize(("validated", "is_explained"), [({}, True), ({"validatedTopologyEpoch": 1}, False)])

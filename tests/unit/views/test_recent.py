@@ -24,7 +24,7 @@ def test_they_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.Monkey
     found = told(folder, now)
     assert found["time_lag"]
     assert found == told(folder, now, reversed(VIEWS))  # what the one has read is what the other goes on with
-    monkeypatch.setattr(reading, "OF_NOW", frozenset())
+    monkeypatch.setattr(reading, "RECENT_VIEWS", frozenset())
     assert found == told(folder, now)
 
 

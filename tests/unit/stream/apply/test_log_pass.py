@@ -211,6 +211,6 @@ def test_a_file_that_the_driver_cannot_see_is_not_committed(tables: PathStore) -
     log = [record for record in random_log(2, 25) if is_commit(record)]
     (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))
     (Path(tables.table(COMMITS)) / new.path).unlink()
-    with pytest.raises(TablesError, match="not there for the driver"):
+    with pytest.raises(TablesError, match="the driver cannot find files that Spark's tasks wrote"):
         append_files(tables, COMMITS, [new], BatchId(1, 0))
     assert DeltaTable(tables.table(COMMITS)).version() == 0
