@@ -1,7 +1,7 @@
-"""At least a hundred groups of every type that a broker has, made by real clients, most of them Kafka's own in Java.
+"""At least a hundred groups, of every type that the broker supports. Real clients make them, mostly Kafka's Java ones.
 
-All of it is at rest when it is there: while the members live on, nothing is written to `__consumer_offsets`, which the
-cleaner has compacted and leaves alone from then on. So whatever is read of it twice is the same.
+`all_groups` returns once nothing changes any more: the members stay alive, nothing is written to
+`__consumer_offsets`, and the cleaner has compacted it and is then switched off. Two reads give the same result.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ from tests.kafka.java_clients import SESSION_MS, java_clients
 from tests.kafka.stage import Stage
 
 _DEMO_GROUPS = 90
-# Releases beside the usual one, each of which takes a minute: the oldest that is tried, which names no group type; the
-# last with the classic coordinator, one between, and the newest.
+# Other releases than the default one; each takes a minute. The oldest supported one reports no group types. Then come
+# the last with the classic coordinator, one in between, and the newest.
 OLDEST, CLASSIC, OLDER, NEWEST = (
     pytest.param(release, marks=pytest.mark.nightly) for release in ("3.6.2", "3.9.2", "4.1.2", "4.4.0")
 )
 RELEASES = (OLDEST, CLASSIC, OLDER, DEFAULT_VERSION, NEWEST)
 _QUIET_SECONDS = 1.5
 _NEW_COORDINATOR = (4, 0)
-# A log that the cleaner compacts at once; who crashes stays a member for the rest of the test; quick heartbeats.
+# The cleaner compacts at once. A crashed client stays a member for the rest of the test. Heartbeats are quick.
 _PROPERTIES = {
     "log.roll.ms": "200",
     "log.cleaner.backoff.ms": "200",
@@ -50,7 +50,7 @@ _STREAMS_GROUPS_OF_4_1 = {
 
 
 class AllGroups:
-    """The workload: its broker, Kafka's Admin client, and what is there as (type, state, members) by group."""
+    """The workload: its broker, Kafka's Admin client, and the expected (type, state, members) by group."""
 
     jmx_port: int
 
@@ -60,7 +60,7 @@ class AllGroups:
         self._stack = stack
 
     def stop_clients(self) -> None:
-        """End all clients, the Admin client too: the demo's members leave, those in Java are gone as after a crash."""
+        """Stop all clients and the Admin client: the demo's members leave, the Java ones disappear as in a crash."""
         self._stack.close()
 
 
@@ -82,33 +82,33 @@ def all_groups(kafka: EmbeddedKafka) -> Iterator[AllGroups]:
 
 
 def group_types(version: str) -> set[str]:
-    """The group types that the workload's broker of a release has."""
+    """Return the group types that a broker of this release supports."""
     has_new = parse_release(version) >= _NEW_COORDINATOR
     return {"Classic", "Consumer", "Share", "Streams"} if has_new else {"Classic"}
 
 
 def client_release(version: str) -> str:
-    """The release of the Java clients for a broker: its own, for its Streams groups; the newest for an old one."""
+    """Return the Java clients' release for a broker: its own (for Streams groups), or the newest for an old broker."""
     return version if parse_release(version) >= _NEW_COORDINATOR else DEFAULT_VERSION
 
 
 def broker_properties(version: str) -> dict[str, str]:
-    """What the workload's broker of a release needs beside what every embedded one has."""
+    """Return the extra properties that the workload's broker of this release needs."""
     return {**_PROPERTIES, **(_STREAMS_GROUPS_OF_4_1 if parse_release(version) == (4, 1) else {})}
 
 
 def await_quiet(folder: Path) -> None:
     """Wait until the broker has neither appended to the offsets topic nor cleaned it for a while."""
-    seen: dict[Path, int] = {}
+    previous_sizes: dict[Path, int] = {}
     since = monotonic()
     while monotonic() - since < _QUIET_SECONDS:
         sleep(0.2)
         try:
-            found = {path: path.stat().st_size for path in folder.glob(f"**/{OFFSETS_TOPIC}-*/*.log")}
+            sizes = {path: path.stat().st_size for path in folder.glob(f"**/{OFFSETS_TOPIC}-*/*.log")}
         except FileNotFoundError:
-            found = {}  # cleaned away between the two
-        if found != seen:
-            seen, since = found, monotonic()
+            sizes = {}  # cleaned away between the two
+        if sizes != previous_sizes:
+            previous_sizes, since = sizes, monotonic()
 
 
 def _stop_cleaning(bootstrap_server: str) -> None:

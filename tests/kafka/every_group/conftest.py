@@ -1,4 +1,4 @@
-"""A broker of each release with groups of every type, which takes a minute to come about, and the tables of it."""
+"""A broker of each release with groups of every type (a minute to set up), and a job's tables of it."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ from tests.kafka.jobs import JobRunner
 
 @pytest.fixture(scope="package", params=RELEASES)
 def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
-    """The broker and its groups, alive and at rest; only read from it (tests/conftest.py).
+    """The broker and its groups, alive and at rest. Tests must not change them (tests/conftest.py).
 
-    They end with this folder: a hundred clients that go on take half a core.
+    The fixture ends with this folder, because a hundred running clients take half a core.
     """
     release: str = request.param
     (port,) = free_ports(1)
@@ -31,7 +31,7 @@ def every_group(request: pytest.FixtureRequest) -> Iterator[AllGroups]:
 
 @pytest.fixture(scope="package")
 def loaded(every_group: AllGroups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JobRunner:
-    """A job that has applied all there is; its tables are only read."""
+    """A job that has applied all records. Tests must not change its tables."""
     runner = JobRunner(spark, every_group.kafka.bootstrap_server, tmp_path_factory.mktemp("every-group"))
     runner.run_once()
     return runner

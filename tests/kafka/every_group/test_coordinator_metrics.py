@@ -1,4 +1,4 @@
-"""The gauges of coordinators against those that the broker has under these names (JMX)."""
+"""Our coordinator gauges equal the broker's own gauges of the same names (JMX)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 _SERVER = "kafka.server:type=group-coordinator-metrics,"
 
 
-def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
-    """The attributes under the names of JMX' exporter."""
+def broker_gauges(found: dict[str, float]) -> dict[tuple[str, ...], float]:
+    """Return the attributes by the names that the JMX exporter gives them."""
     server = "kafka_server_group_coordinator_metrics_"
     named: dict[tuple[str, ...], float] = {}
     for name in ("NumGroups", "NumOffsets", "NumGroupsStable", "NumGroupsEmpty"):
@@ -41,7 +41,7 @@ def of_the_broker(found: dict[str, float]) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
-def test_every_gauge(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
+def test_every_gauge_equals_the_brokers(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
     server = every_group.kafka.bootstrap_server
     runner = JobRunner(spark, server, tmp_path)
     runner.run_once()
@@ -55,25 +55,25 @@ def test_every_gauge(every_group: AllGroups, spark: SparkSession, tmp_path: Path
         for each in samples
         if each.value
     }
-    # A broker knows groups that no record tells of, as after a transaction that was aborted: they are in its list too.
+    # A broker also counts and lists groups without records, such as after an aborted transaction.
     written = {row[0] for row in runner.rows("groups", "group_id")}
     unwritten = [each for each in list_groups(admin_client(server)) if each.group_id not in written]
     assert {(each.group_type, each.state) for each in unwritten} <= {("Classic", "Empty")}
     for series in ours:
         if series[0] in _OF_EMPTY or series == (_COUNT, "classic"):
             ours[series] += len(unwritten)
-    theirs: dict[tuple[str, ...], float] = {}
+    brokers: dict[tuple[str, ...], float] = {}
 
-    def are_equal() -> bool:  # the broker counts its groups once a minute
-        theirs.clear()
-        theirs.update(of_the_broker(mbeans(every_group.jmx_port, f"{_GROUPS}*", f"{_SERVER}*")))
-        known = {series[0] for series in theirs}  # a broker of 3.9 has no counts by protocol
-        return {series: value for series, value in theirs.items() if value} == {
+    def are_equal() -> bool:  # the broker updates its counts once a minute
+        brokers.clear()
+        brokers.update(broker_gauges(mbeans(every_group.jmx_port, f"{_GROUPS}*", f"{_SERVER}*")))
+        known = {series[0] for series in brokers}  # a broker of 3.9 has no counts by protocol
+        return {series: value for series, value in brokers.items() if value} == {
             series: value for series, value in ours.items() if series[0] in known
         }
 
     await_(
         are_equal,
-        lambda: f"of ours {sorted(ours.items() - theirs.items())}, theirs {sorted(theirs.items() - ours.items())}",
+        lambda: f"of ours {sorted(ours.items() - brokers.items())}, theirs {sorted(brokers.items() - ours.items())}",
         pause=5,
     )

@@ -1,4 +1,4 @@
-"""The view `lag` against Kafka's own tool, for every row, at one quiet instant."""
+"""Every row of the view `lag` equals Kafka's own tool, while nothing changes."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ _ROW = re.compile(
 Row = tuple[str, str, int, int | None, int | None, int | None]
 
 
-def of_the_tool(printed: str) -> Iterator[Row]:
+def tool_rows(printed: str) -> Iterator[Row]:
     for line in printed.splitlines():
-        if (found := _ROW.match(line)) is not None:
-            current, end, lag = (None if found[each] == "-" else int(found[each]) for each in ("current", "end", "lag"))
-            yield found["group"], found["topic"], int(found["partition"]), current, end, lag
+        if (match := _ROW.match(line)) is not None:
+            current, end, lag = (None if match[each] == "-" else int(match[each]) for each in ("current", "end", "lag"))
+            yield match["group"], match["topic"], int(match["partition"]), current, end, lag
 
 
 @some_releases
-def test_every_row_of_kafkas_own_tool(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
+def test_every_lag_row_equals_kafkas_own_tool(every_group: AllGroups, spark: SparkSession, tmp_path: Path) -> None:
     server = every_group.kafka.bootstrap_server
     runner = JobRunner(spark, server, tmp_path)
     runner.run_once()
     lag = offsetstream.open_tables(runner.tables.root).view("lag").to_pylist()
     printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", "--all-groups"])
     tables = read_tables(Lookup(runner.tables))
-    stands = read_position(Cluster(server), lambda: False, tables)
+    position = read_position(Cluster(server), lambda: False, tables)
 
-    def is_compared(group: str) -> bool:  # what an open transaction holds back no reader of committed records sees
-        return not stands.is_blocked(partition_for(group, len(tables.partitions)))
+    def is_compared(group: str) -> bool:  # a read_committed reader sees nothing behind an open transaction
+        return not position.is_blocked(partition_for(group, len(tables.partitions)))
 
-    theirs = {row for row in of_the_tool(printed) if is_compared(row[0])}
+    kafka_rows = {row for row in tool_rows(printed) if is_compared(row[0])}
     columns = ("group_id", "topic", "partition", "committed_offset", "log_end_offset", "lag")
     named = {
         row["group_id"]: row["group_type"] for row in offsetstream.open_tables(runner.tables.root).groups().to_pylist()
     }
-    ours = {
+    view_rows = {
         tuple(row[name] for name in columns)
         for row in lag
         if is_compared(row["group_id"]) and named.get(row["group_id"]) in ("Classic", "Consumer")
     }
-    assert len(theirs) > 50
-    assert theirs - ours == set()
-    assert ours - theirs == set()
+    assert len(kafka_rows) > 50
+    assert kafka_rows - view_rows == set()
+    assert view_rows - kafka_rows == set()

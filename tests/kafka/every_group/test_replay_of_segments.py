@@ -1,4 +1,4 @@
-"""`replay` of a broker's own log segments gives what the broker answers that was restarted and has replayed them."""
+"""`replay` of a broker's log segments gives the same groups and offsets as that broker after a restart."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from tests.kafka.java_clients import java_clients
 
 COORDINATORS = {"3.9.2": "classic", "4.3.1": "new", "4.4.0": "new"}
 pytestmark = pytest.mark.parametrize("every_group", [CLASSIC, "4.3.1", NEWEST], indirect=True)
-# What both the Admin client and the replay tell.
+# The columns that both the Admin client and the replay report.
 GROUP_COLUMNS = (
     *("group_id", "group_type", "state", "protocol_type", "protocol"),
     *("group_epoch", "assignment_epoch", "member_count"),
@@ -30,7 +30,7 @@ MEMBER_COLUMNS = ("group_id", "member_id", "group_instance_id", "client_id", "cl
 
 @dataclass
 class Restarted:
-    """What a broker answered after a restart without clients, and the folder of the segments that it had read."""
+    """A broker's answers after a restart without clients, and the folder of the segments that it loaded."""
 
     version: str
     answers: Answers
@@ -40,23 +40,25 @@ class Restarted:
 
 @pytest.fixture(scope="package")
 def after_restart(every_group: AllGroups) -> Restarted:
-    """Ends the workload's clients; tests/conftest.py has whoever uses this run last of those with its release."""
+    """Stop the clients and restart. tests/conftest.py runs the users of this fixture last for each release."""
     every_group.stop_clients()
     kafka = every_group.kafka
     kafka.restart()
     with java_clients(kafka.bootstrap_server, client_release(kafka.version)) as clients:
         admin = JavaAdmin(clients)
         await_coordinators(admin)
-        before = segment_sizes(kafka.folder)
+        sizes_before = segment_sizes(kafka.folder)
         answers = admin.answers()
         names = admin.topic_names()
-    assert segment_sizes(kafka.folder) == before  # no session had ended: what was asked is what is in the log
+    assert (
+        segment_sizes(kafka.folder) == sizes_before
+    )  # no session ended meanwhile: the answers belong to these segments
     kafka.stop_broker(1)
     return Restarted(kafka.version, answers, names, kafka.folder)
 
 
 def await_coordinators(admin: JavaAdmin) -> None:
-    """A broker that has just started lists no groups before it is told that it coordinates some."""
+    """Wait: a broker that has just started lists no groups until it is elected their coordinator."""
     await_(lambda: bool(admin.list_groups()))
 
 
@@ -64,7 +66,7 @@ def segment_sizes(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_size for path in folder.glob(f"**/{OFFSETS_TOPIC}-*/*.log")}
 
 
-def test_replay_of_the_segments_is_what_the_restarted_broker_answers(after_restart: Restarted, tmp_path: Path) -> None:
+def test_replay_of_segments_equals_the_restarted_broker(after_restart: Restarted, tmp_path: Path) -> None:
     replayed = replay(after_restart, tmp_path / "topics.json")
     answered = after_restart.answers
     assert len(answered.groups) >= 100
@@ -76,7 +78,7 @@ def test_replay_of_the_segments_is_what_the_restarted_broker_answers(after_resta
 
 
 def test_the_log_was_compacted_and_has_open_transactions(after_restart: Restarted) -> None:
-    """Else the test above would show less than it says."""
+    """Without these records the test above would prove less than its name says."""
     gaps = open_transactions = 0
     for partition in find_partitions([after_restart.folder]):
         batches = list(read_segments(partition.segments, pytest.fail))
@@ -89,7 +91,7 @@ def test_the_log_was_compacted_and_has_open_transactions(after_restart: Restarte
 
 
 def replay(broker: Restarted, topics: Path) -> dict[str, Any]:
-    """What `offsetstream replay` prints of the broker's folder."""
+    """Return what `offsetstream replay` prints for the broker's folder."""
     topics.write_text(json.dumps(broker.topic_names))
     options = ("--topics", str(topics), "--coordinator", COORDINATORS[broker.version])
     done = offsetstream("replay", str(broker.folder), *options)
@@ -145,5 +147,5 @@ def reduced(answered: Iterable[Row], columns: Iterable[str]) -> list[Row]:
 
 
 def rows(found: Iterable[Row]) -> list[str]:
-    """Rows as text, in order, so that a difference shows as whole rows."""
+    """Return the rows as sorted text, so that a failed comparison shows complete rows."""
     return sorted(json.dumps(row, sort_keys=True) for row in found)
