@@ -1,4 +1,4 @@
-"""A cluster with the topics, tables of it, and our command on both."""
+"""A cluster with the topics, its tables, and our command run against both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="module")
 def admin(kafka: EmbeddedKafka) -> AdminClient:
-    """Knows orders, of three partitions of which the second has lost its beginning, and quiet, which is empty."""
+    """Create the topics `orders` (three partitions, the start of the second is deleted) and `quiet` (empty)."""
     server, admin = kafka.bootstrap_server, admin_client(kafka.bootstrap_server)
     create_topic(server, "orders", 3, {"retention.ms": "-1"})
     create_topic(server, "quiet")
@@ -41,7 +41,7 @@ def admin(kafka: EmbeddedKafka) -> AdminClient:
 
 @pytest.fixture
 def tables(kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path) -> Path:
-    """Tables of the cluster, without a row."""
+    """Return empty tables of the cluster."""
     new_tables(tmp_path / "tables", cluster_id=Cluster(kafka.bootstrap_server).cluster_id())
     return tmp_path / "tables"
 

@@ -1,4 +1,4 @@
-"""What a reset is tried on: two topics, and groups that are committed to them."""
+"""Two topics, and commits of groups in them, for the tests of resets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[..., Done]
 
 
 def moment(record: int) -> datetime:
-    """When a record of the topics was written, by its timestamp."""
+    """Return the timestamp of a record of the topics."""
     return FIRST + timedelta(milliseconds=record * STEP_MS)
 
 

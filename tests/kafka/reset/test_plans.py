@@ -1,4 +1,4 @@
-"""Where groups would stand after a reset: Kafka's own tool plans the same."""
+"""A reset plans the same offsets as Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.long
 
 
 def planned_by_kafka(server: str, arguments: list[str]) -> set[tuple[str, str, int, int]]:
-    """What kafka-consumer-groups says it would do: GROUP TOPIC PARTITION NEW-OFFSET, below a heading."""
-    told = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--reset-offsets", *arguments, "--dry-run"])
-    lines = [line.split() for line in told.splitlines()]
+    """Return the plan of kafka-consumer-groups: GROUP TOPIC PARTITION NEW-OFFSET, below a heading."""
+    printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--reset-offsets", *arguments, "--dry-run"])
+    lines = [line.split() for line in printed.splitlines()]
     heading = next(at for at, line in enumerate(lines) if line[:1] == ["GROUP"])
     found = [line for line in lines[heading + 1 :] if line]
     return {(group, topic, int(partition), int(offset)) for group, topic, partition, offset in found}
@@ -45,18 +45,18 @@ def planned_by_kafka(server: str, arguments: list[str]) -> set[tuple[str, str, i
     ],
     ids=" ".join,
 )
-def test_the_plan_is_that_of_kafkas_tool(
+def test_the_plan_equals_kafkas_tool(
     kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
 ) -> None:
     commit(kafka, "differential", {("orders", 0): 5, ("orders", 1): 7})
     file = tmp_path / "offsets.csv"
     file.write_text("orders,0,2\norders,1,1\norders,2,999\n", "utf-8")
-    wanted = [str(file) if each == "FILE" else each for each in options]
-    theirs = planned_by_kafka(kafka.bootstrap_server, ["--group", "differential", *wanted])
-    assert theirs
-    done = run("offsets", "reset", "--group", "differential", *wanted, "--output", "json")
-    ours = {(row["group"], row["topic"], row["partition"], row["new_offset"]) for row in rows(done)}
-    assert ours == theirs
+    arguments_of_case = [str(file) if each == "FILE" else each for each in options]
+    kafka_plan = planned_by_kafka(kafka.bootstrap_server, ["--group", "differential", *arguments_of_case])
+    assert kafka_plan
+    done = run("offsets", "reset", "--group", "differential", *arguments_of_case, "--output", "json")
+    our_plan = {(row["group"], row["topic"], row["partition"], row["new_offset"]) for row in rows(done)}
+    assert our_plan == kafka_plan
     assert committed(kafka, "differential") == {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(7)}
 
 
@@ -74,27 +74,27 @@ def test_the_plan_is_that_of_kafkas_tool(
     ],
     ids=" ".join,
 )
-def test_the_plan_of_several_groups_is_that_of_kafkas_tool(
+def test_the_plan_of_several_groups_equals_kafkas_tool(
     kafka: EmbeddedKafka, admin: AdminClient, run: Run, tmp_path: Path, options: list[str]
 ) -> None:
-    commit(kafka, "several 1", {("orders", 1): 2})  # which is in the log no longer
+    commit(kafka, "several 1", {("orders", 1): 2})  # an offset that is no longer in the log
     commit(kafka, "several-2", {("orders", 0): 3, ("orders", 1): 20, ("quiet", 0): 0})
     file = tmp_path / "offsets.csv"
     file.write_text("several 1,orders,1,9\nseveral-2,orders,1,1\nseveral-2,quiet,0,5\n", "utf-8")
-    wanted = [str(file) if each == "FILE" else each for each in options]
-    both = ["--group", "several 1", "--group", "several-2", *wanted]
-    # A group's name may have a space in it, so columns are counted from the right.
-    told = run_tool(
+    arguments_of_case = [str(file) if each == "FILE" else each for each in options]
+    both = ["--group", "several 1", "--group", "several-2", *arguments_of_case]
+    # A group's name may contain a space, so count columns from the right.
+    printed = run_tool(
         CONSUMER_GROUPS, ["--bootstrap-server", kafka.bootstrap_server, "--reset-offsets", *both, "--dry-run"]
     )
-    theirs = {tuple(line.rsplit(maxsplit=3)) for line in told.splitlines() if line.startswith("several")}
-    assert {line[0].strip() for line in theirs} == {"several 1", "several-2"}
+    kafka_plan = {tuple(line.rsplit(maxsplit=3)) for line in printed.splitlines() if line.startswith("several")}
+    assert {line[0].strip() for line in kafka_plan} == {"several 1", "several-2"}
     done = run("offsets", "reset", *both, "--output", "json")
-    ours = {tuple(str(row[each]) for each in ("group", "topic", "partition", "new_offset")) for row in rows(done)}
-    assert ours == theirs
+    our_plan = {tuple(str(row[each]) for each in ("group", "topic", "partition", "new_offset")) for row in rows(done)}
+    assert our_plan == kafka_plan
 
 
-def test_before_1970_is_the_start_of_the_log(kafka: EmbeddedKafka, run: Run) -> None:
+def test_a_time_before_1970_means_the_start_of_the_log(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "historian", {("orders", 1): 7})
     reset = ("offsets", "reset", "--group", "historian", "--topic", "orders:1", "--to-datetime", "1960-01-01")
     back = run(*reset, "--execute")

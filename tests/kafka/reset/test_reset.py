@@ -1,4 +1,4 @@
-"""Committed offsets are reset, deleted and brought back on a live cluster."""
+"""Committed offsets are reset, deleted and restored on a live cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def journal(tables: Path) -> list[dict[str, Any]]:
     return rows(within("sql", query, "--output", "json", "--tables", str(tables)))
 
 
-def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+def test_a_reset_and_its_undo(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
     before = {("orders", 0): CommittedOffset(5, 0, "von früher"), ("orders", 1): CommittedOffset(7)}
     commit(kafka, "billing", dict(before))
     dry = run("offsets", "reset", "--group", "billing", "--topic", "orders", "--to-offset", "9")
@@ -47,12 +47,12 @@ def test_a_reset_and_its_undoing(kafka: EmbeddedKafka, run: Run, tables: Path) -
     assert committed(kafka, "billing") == before
     again = run("offsets", "undo", str(snapshot), "--execute")
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "There is nothing to do.")
-    told = [(row["kind"], row["status"], json.loads(row["groups"])) for row in journal(tables)]
-    assert told == [(kind, status, ["billing"]) for kind in ("reset", "undo") for status in ("started", "done")]
+    reported = [(row["kind"], row["status"], json.loads(row["groups"])) for row in journal(tables)]
+    assert reported == [(kind, status, ["billing"]) for kind in ("reset", "undo") for status in ("started", "done")]
     assert all(row["user_name"] and row["host"] and row["operation_id"] for row in journal(tables))
 
 
-def test_nobody_is_undone_who_has_moved(kafka: EmbeddedKafka, run: Run) -> None:
+def test_undo_skips_offsets_that_moved_since(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "mover", {("orders", 0): 5, ("orders", 2): 5})
     assert run("offsets", "reset", "--group", "mover", "--all-topics", "--to-latest", "--execute").returncode == 0
     commit(kafka, "mover", {("orders", 2): 19})
@@ -67,7 +67,7 @@ def test_nobody_is_undone_who_has_moved(kafka: EmbeddedKafka, run: Run) -> None:
     }
 
 
-def test_what_speaks_against_a_reset(kafka: EmbeddedKafka, run: Run) -> None:
+def test_a_reset_with_objections_is_refused(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "careful", {("orders", 1): 7})
     reset = ("offsets", "reset", "--group", "careful")
     outside = run(*reset, "--topic", "orders:1", "--to-offset", "1", "--execute")
@@ -76,19 +76,19 @@ def test_what_speaks_against_a_reset(kafka: EmbeddedKafka, run: Run) -> None:
     assert committed(kafka, "careful") == {("orders", 1): CommittedOffset(7)}
     despite = run(*reset, "--topic", "orders:1", "--to-offset", "1", "--execute", "--despite", "out-of-range")
     assert (despite.returncode, committed(kafka, "careful")[("orders", 1)].offset) == (0, 4)
-    for arguments, told in [
+    for arguments, reported in [
         (("--topic", "nowhere", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("--topic", "orders:3", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("--topic", "orders:0", "--shift-by", "1"), "no committed offset to shift"),
     ]:
         done = run(*reset, *arguments, "--execute")
-        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, reported in done.stderr) == (1, True), done.stderr
     nobody = run("offsets", "reset", "--group", "nobody", "--topic", "orders", "--to-latest", "--execute")
     assert (nobody.returncode, "the group does not exist" in nobody.stderr) == (1, True)
     assert committed(kafka, "nobody") == {}
 
 
-def test_a_group_with_members_is_left_alone(kafka: EmbeddedKafka, run: Run) -> None:
+def test_a_group_with_members_is_not_changed(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "active", {("orders", 0): 5})
     consumer = joined(kafka.bootstrap_server, "active", "orders")
     commands = [
@@ -110,7 +110,7 @@ def test_a_group_with_members_is_left_alone(kafka: EmbeddedKafka, run: Run) -> N
     assert committed(kafka, "active")[("orders", 0)].offset == RECORDS
 
 
-def test_deletions_and_their_undoing(kafka: EmbeddedKafka, run: Run) -> None:
+def test_deletions_and_their_undo(kafka: EmbeddedKafka, run: Run) -> None:
     before = {
         ("orders", 0): CommittedOffset(5, 0, "kept"),
         ("orders", 1): CommittedOffset(7),
@@ -122,8 +122,8 @@ def test_deletions_and_their_undoing(kafka: EmbeddedKafka, run: Run) -> None:
     assert committed(kafka, "leaving").keys() == {("orders", 1), ("quiet", 0)}
     assert run("offsets", "undo", "--execute").returncode == 0
     assert committed(kafka, "leaving") == before
-    gone = run("groups", "delete", "--group", "leaving", "--execute")
-    assert gone.returncode == 0, gone.stderr
+    deletion = run("groups", "delete", "--group", "leaving", "--execute")
+    assert deletion.returncode == 0, deletion.stderr
     assert committed(kafka, "leaving") == {}
     assert run("offsets", "undo", "--execute").returncode == 0
     assert committed(kafka, "leaving") == before
@@ -149,7 +149,7 @@ def test_read_only_refuses_to_write(run: Run, kafka: EmbeddedKafka, monkeypatch:
     assert committed(kafka, "guarded")[("orders", 0)].offset == 5
 
 
-def test_a_snapshot_that_cannot_be_written_stops_everything(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+def test_nothing_is_changed_when_the_snapshot_cannot_be_written(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
     commit(kafka, "unsaved", {("orders", 0): 5})
     (tables / "a file").write_text("", "utf-8")
     reset = ("offsets", "reset", "--group", "unsaved", "--all-topics", "--to-latest", "--execute")
@@ -158,8 +158,8 @@ def test_a_snapshot_that_cannot_be_written_stops_everything(kafka: EmbeddedKafka
     assert committed(kafka, "unsaved")[("orders", 0)].offset == 5
 
 
-def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Run) -> None:
-    """Kafka's tool resets the others, too; of one that is active it says so."""
+def test_all_groups_without_objections_are_reset(kafka: EmbeddedKafka, run: Run) -> None:
+    """Kafka's tool also resets the other groups, and reports the active one."""
     commit(kafka, "many-1", {("quiet", 0): 0, ("orders", 0): 3})
     commit(kafka, "many-2", {("orders", 2): 4})
     consumer = joined(kafka.bootstrap_server, "many-active", "orders")
@@ -168,7 +168,7 @@ def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Ru
     assert (stopped.returncode, committed(kafka, "many-2")[("orders", 2)].offset) == (1, 4)
     assert {row["group"] for row in rows(stopped)} >= {"many-1", "many-2", "many-active"}
     done = run(*everything, "--execute", "--skip-objected")
-    assert done.returncode == 1  # not all of them
+    assert done.returncode == 1  # not all groups were reset
     results = {row["group"]: row["result"] for row in rows(done)}
     assert (results["many-1"], results["many-2"], results["many-active"]) == ("done", "done", "not done")
     assert committed(kafka, "many-2") == {("orders", number): CommittedOffset(RECORDS) for number in range(3)}
@@ -177,15 +177,15 @@ def test_all_groups_but_those_that_are_objected_to(kafka: EmbeddedKafka, run: Ru
     consumer.close()
 
 
-def test_metadata_that_the_brokers_do_not_take(
+def test_metadata_that_the_brokers_refuse_is_reported(
     kafka: EmbeddedKafka, admin: AdminClient, run: Run, tables: Path
 ) -> None:
     commit(kafka, "wordy", {("orders", 0): 5, ("orders", 1): 7})
     long = Change("wordy", "orders", 0, CommittedOffset(4, metadata="ä" * 2049), CommittedOffset(5))
     short = Change("wordy", "orders", 1, CommittedOffset(6, metadata="ä" * 2048), CommittedOffset(7))
     cluster_id = str(admin.list_topics(timeout=SECONDS).cluster_id)
-    kept = Snapshot("0123", "reset", cluster_id, datetime.now(UTC), (long, short))
-    path = write_snapshot(tables / "snapshots", kept)
+    snapshot = Snapshot("0123", "reset", cluster_id, datetime.now(UTC), (long, short))
+    path = write_snapshot(tables / "snapshots", snapshot)
     refused = run("offsets", "undo", str(path), "--execute")
     assert (refused.returncode, "its metadata has 4098 bytes, and the brokers allow 4096" in refused.stderr) == (
         1,
@@ -195,8 +195,8 @@ def test_metadata_that_the_brokers_do_not_take(
 
 
 def test_a_snapshot_of_another_cluster_is_refused(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
-    kept = Snapshot("0123", "reset", "another", datetime.now(UTC), ())
-    path = write_snapshot(tables / "snapshots", kept)
+    snapshot = Snapshot("0123", "reset", "another", datetime.now(UTC), ())
+    path = write_snapshot(tables / "snapshots", snapshot)
     refused = run("offsets", "undo", str(path), "--execute")
     assert (refused.returncode, "is of cluster another" in refused.stderr) == (1, True)
 
@@ -211,28 +211,28 @@ def test_groups_of_any_name(kafka: EmbeddedKafka, run: Run, group: str) -> None:
     assert committed(kafka, group) == {("orders", 0): CommittedOffset(5, metadata='"; DROP')}
 
 
-def test_what_cannot_be_told_is_not_done(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+def test_nothing_is_changed_when_the_output_cannot_be_written(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
     commit(kafka, "telling", {("orders", 0): 5})
     shift = ("offsets", "reset", "--group", "telling", "--topic", "orders:0", "--shift-by", "1", "--execute")
     refused = run(*shift, "--file", str(tables / "nowhere" / "plan.txt"))
     assert (refused.returncode, "cannot write" in refused.stderr) == (2, True)
     assert committed(kafka, "telling")[("orders", 0)].offset == 5
     assert not (tables / "snapshots").exists()
-    full = run(*shift, "--file", "/dev/full")  # which tells only when it is written to
+    full = run(*shift, "--file", "/dev/full")  # fails only on writing
     assert (full.returncode, committed(kafka, "telling")[("orders", 0)].offset) == (1, 6)
     assert "Done: 1 offset of 1 group: 1 message skipped" in full.stderr
     assert "No space left on device" in full.stderr
 
 
-def test_names_that_a_file_or_a_snapshot_does_not_have(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
+def test_names_missing_from_a_file_or_snapshot_are_refused(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
     commit(kafka, "named", {("orders", 0): 5})
     file = tmp_path / "offsets.csv"
     file.write_text("\ufeffnamed,orders,0,7\n", "utf-8")  # as spreadsheets write it
     reset = ("offsets", "reset", "--from-file", str(file), "--all-groups", "--execute")
-    for topic, told in (("order", "order"), ("orders:0,1", "orders-1")):
+    for topic, reported in (("order", "order"), ("orders:0,1", "orders-1")):
         wrong = run(*reset, "--topic", topic)
         assert wrong.returncode == 1
-        assert f"There is no offset for {told}, only for orders. Correct --topic" in wrong.stderr
+        assert f"There is no offset for {reported}, only for orders. Correct --topic" in wrong.stderr
     assert run(*reset).returncode == 0
     assert committed(kafka, "named") == {("orders", 0): CommittedOffset(7)}
     wrong = run("offsets", "undo", "--topic", "quiet", "--execute")
