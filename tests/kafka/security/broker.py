@@ -1,4 +1,4 @@
-"""One broker with an authorizer and a listener for each way to log in, and the properties file of each."""
+"""One broker with an authorizer, a listener for each login mechanism, and a properties file for each."""
 
 import base64
 import json
@@ -40,15 +40,15 @@ from testkit.certificates import KEY_PASSWORD, STORE_PASSWORD, Signed, jks_of, s
 from testkit.waiting import SECONDS, await_
 
 PACKAGE = "org.apache.kafka.common.security"
-CLIENT_SECRET = "client-sesame-3"  # noqa: S105 - of a token endpoint that lives as long as a test
-STORAGE_SECRET = "storage-sesame-4"  # noqa: S105 - of Spark, for no storage
+CLIENT_SECRET = "client-sesame-3"  # noqa: S105 - for a token endpoint that lives as long as a test
+STORAGE_SECRET = "storage-sesame-4"  # noqa: S105 - in Spark's settings; no storage uses it
 SECRETS = (STORE_PASSWORD, KEY_PASSWORD, CLIENT_SECRET, STORAGE_SECRET, *map(password, ("alice", "bob", "carol")))
 _USERS = ("alice", "bob", "carol")
 
 
 @dataclass(frozen=True)
 class Secured:
-    """The broker; `files` are client properties of alice by what they log in with, `servers` their addresses."""
+    """The broker. `files` has alice's client properties by login mechanism, `servers` the addresses."""
 
     kafka: EmbeddedKafka
     folder: Path
@@ -56,11 +56,11 @@ class Secured:
     servers: dict[str, str]
 
     def properties(self, login: str) -> dict[str, str]:
-        """Return what is in a file of alice."""
+        """Return the contents of one of alice's files."""
         return read_properties(str(self.files[login]))
 
     def file_of(self, user: str) -> Path:
-        """Client properties of another user for the first listener, which has no TLS."""
+        """Write client properties of another user for the first listener, which has no TLS."""
         return write_properties(self.folder / f"{user}.properties", self.kafka.client_properties(user))
 
     @cached_property
@@ -68,7 +68,7 @@ class Secured:
         return admin_client(self.kafka.bootstrap_server, self.kafka.librdkafka_properties("admin"))
 
     def commit(self, group_id: str, *topics: str) -> None:
-        """Commit offset 5 of a partition of each topic."""
+        """Commit offset 5 in one partition of each topic."""
         login = self.kafka.librdkafka_properties()
         config = {"bootstrap.servers": self.kafka.bootstrap_server, "group.id": group_id, **login}
         consumer = Consumer(config, logger=QUIET)
@@ -80,23 +80,23 @@ class Secured:
 
     @contextmanager
     def granted(self, user: str, rights: Iterable[Right], permission: str = "ALLOW") -> Iterator[None]:
-        """Give rights to a user, or deny them, and take that back."""
+        """Grant rights to a user, or deny them; remove the ACLs at the end."""
         admin, acls = self.admin, list({acl(user, right, permission) for right in rights})
         filters = [AclBindingFilter(*vars_of(each)) for each in acls]
         for created in admin.create_acls(acls).values() if acls else ():
             created.result(SECONDS)
-        _await_acls(admin, filters, there=True)
+        _await_acls(admin, filters, present=True)
         try:
             yield
         finally:
             for deleted in admin.delete_acls(filters).values() if filters else ():
                 deleted.result(SECONDS)
-            _await_acls(admin, filters, there=False)
+            _await_acls(admin, filters, present=False)
 
 
-def _await_acls(admin: AdminClient, filters: Sequence[AclBindingFilter], *, there: bool) -> None:
-    """Wait until the broker, which learns of ACLs from the controller, has them, or has them no more."""
-    await_(lambda: all(bool(admin.describe_acls(each).result(SECONDS)) == there for each in filters), pause=0.01)
+def _await_acls(admin: AdminClient, filters: Sequence[AclBindingFilter], *, present: bool) -> None:
+    """Wait until the broker has, or no longer has, the ACLs; it gets them from the controller."""
+    await_(lambda: all(bool(admin.describe_acls(each).result(SECONDS)) == present for each in filters), pause=0.01)
 
 
 @contextmanager
@@ -153,14 +153,16 @@ def _broker_properties(folder: Path, broker: Signed) -> dict[str, str]:
 
 
 def _make_scram_users(admin: AdminClient) -> None:
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one of a user in a request
-        wanted = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), password("alice").encode())
-        for change in admin.alter_user_scram_credentials([wanted]).values():
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one mechanism per request
+        upsertion = UserScramCredentialUpsertion(
+            "alice", ScramCredentialInfo(mechanism, 4096), password("alice").encode()
+        )
+        for change in admin.alter_user_scram_credentials([upsertion]).values():
             change.result(SECONDS)
 
 
 def _client_files(folder: Path, root: Signed, alice: Signed, endpoint: str) -> Iterator[tuple[str, Path]]:
-    """The trust stores and key stores are of every form: JKS, PKCS12, files of PEM, PEM in the properties."""
+    """Yield client files with every form of trust and key store: JKS, PKCS12, PEM files, PEM in the properties."""
     jks = _store("truststore", trust_store(folder / "trust.jks", folder / "root.pem", "JKS"), "JKS", STORE_PASSWORD)
     p12 = _store("truststore", trust_store(folder / "trust.p12", folder / "root.pem", "PKCS12"), "", STORE_PASSWORD)
     pem = _store("truststore", folder / "root.pem", "PEM")
@@ -177,14 +179,14 @@ def _client_files(folder: Path, root: Signed, alice: Signed, endpoint: str) -> I
     own_jks = jks_of(own_p12, folder / "alice.jks", KEY_PASSWORD)
     key = {"ssl.key.password": KEY_PASSWORD}
     handler = f"{PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler"
-    of_endpoint = {"sasl.login.callback.handler.class": handler, "sasl.oauthbearer.token.endpoint.url": endpoint}
+    endpoint_settings = {"sasl.login.callback.handler.class": handler, "sasl.oauthbearer.token.endpoint.url": endpoint}
     trusted = f'ssl.truststore.location="{folder / "trust.p12"}" ssl.truststore.password="{STORE_PASSWORD}"'
     client = f'clientId="alice-id" clientSecret="{CLIENT_SECRET}" scope="kafka" {trusted} ssl.truststore.type=PKCS12'
     written = {
         "plain": _sasl("PLAIN", f"{plain} {user};") | jks | unchecked,
         "scram-256": _sasl("SCRAM-SHA-256", f"{scram} {user};") | p12,
         "scram-512": _sasl("SCRAM-SHA-512", f"{scram} {user};") | pem,
-        "oauth": _sasl("OAUTHBEARER", f"{oauth} {client};") | inline | of_endpoint,
+        "oauth": _sasl("OAUTHBEARER", f"{oauth} {client};") | inline | endpoint_settings,
         "unsecured": _sasl("OAUTHBEARER", f'{oauth} unsecuredLoginStringClaim_sub="alice";') | pem,
         "mtls-jks": {"security.protocol": "SSL", **jks, **_store("keystore", own_jks, "JKS", STORE_PASSWORD), **key},
         "mtls-p12": {"security.protocol": "SSL", **p12, **_store("keystore", own_p12, "PKCS12", STORE_PASSWORD)},
@@ -211,13 +213,13 @@ def _store(kind: str, path: Path, store_type: str, store_password: str | None = 
 
 
 def vars_of(acl: AclBinding) -> tuple[Any, ...]:
-    """Return the fields of an ACL, in the order of its filter's."""
-    where = (acl.restype, acl.name, acl.resource_pattern_type)
-    return (*where, acl.principal, acl.host, acl.operation, acl.permission_type)
+    """Return the fields of an ACL, in the order of its filter's fields."""
+    resource = (acl.restype, acl.name, acl.resource_pattern_type)
+    return (*resource, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
 def write_properties(path: Path, properties: dict[str, str]) -> Path:
-    """Write them as Java reads them; a chain of PEM keeps its lines, without which Kafka sees one certificate."""
+    """Write a Java properties file. PEM chains keep their lines; without them Kafka sees only one certificate."""
     escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n\\\n") for name, value in properties.items()}
     path.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))
     return path
@@ -227,8 +229,8 @@ def acl(user: str, right: Right, permission: str = "ALLOW") -> AclBinding:
     """Return the ACL that gives a user a right, or denies it."""
     kind = "BROKER" if right.resource == "cluster" else right.resource.upper()
     pattern = ResourcePatternType.PREFIXED if right.is_prefix else ResourcePatternType.LITERAL
-    where = (ResourceType[kind], right.name, pattern)
-    return AclBinding(*where, f"User:{user}", "*", AclOperation[right.operation], AclPermissionType[permission])
+    resource = (ResourceType[kind], right.name, pattern)
+    return AclBinding(*resource, f"User:{user}", "*", AclOperation[right.operation], AclPermissionType[permission])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Commands as users give them: within the tests' process, or in one of their own where Spark must be theirs."""
+"""Run commands as users type them: in the tests' process, or in a separate one if they need their own Spark."""
 
 from testkit import processes
 

@@ -27,7 +27,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="package")
 def job(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> WatchedJob:
-    """A job that has streamed, and ended when its right to read was taken away; all that it showed is kept."""
+    """A job that streamed and ended when it lost its right to read, with everything that it exposed."""
     return watched_job(secured, tmp_path_factory.mktemp("job"))
 
 

@@ -1,4 +1,4 @@
-"""A program for spark-submit: what the job asks a broker, by Spark's source and by Kafka's classes in Spark's JVM."""
+"""A program for spark-submit: the job's requests to a broker, by Spark's source and Kafka's classes in Spark's JVM."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from offsetstream.stream.monitor.epoch_ends import EpochEnds
 
 
 def main(server: str, file: str) -> None:
-    """Read the topic, and ask its leaders; prints how many records and answers there are."""
+    """Read the topic and query its leaders; print the numbers of records and answers."""
     properties = read_properties(file)
     ends = Cluster(server, properties).partition_ends(range(50))
     starts = {number: end.log_start_offset for number, end in ends.items()}
     with launchers_session() as spark:
         stops = {number: end.last_stable_offset for number, end in ends.items()}
         read = KafkaSource(server, properties).read(spark, starts, stops).count()
-        asked = EpochEnds(Leaders(spark, Cluster(server, properties), properties)).of(dict.fromkeys(ends, (0, 0)))
-        print(f"read {read}, asked {len(asked)}")
+        answers = EpochEnds(Leaders(spark, Cluster(server, properties), properties)).of(dict.fromkeys(ends, (0, 0)))
+        print(f"read {read}, asked {len(answers)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Java packages under another name, as Databricks' runtime has Kafka's: in class files names are constants of text."""
+"""Rename Java packages in jars, as Databricks' runtime does with Kafka's. Class files store names as text constants."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 _PACKAGE, _PREFIX = b"org/apache/kafka/", b"kafkashaded/"
 _NAMES = ((_PACKAGE, _PREFIX + _PACKAGE), (b"org.apache.kafka.", b"kafkashaded.org.apache.kafka."))
-_HEADER = 10  # of a class file: magic, versions, the number of constants (JVMS 4.1)
+_HEADER = 10  # of a class file: magic, versions, number of constants (JVMS 4.1)
 _TEXT, _LONG = 1, {5, 6}  # tags of constants (JVMS 4.4); the latter take two places
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 
 
 def shaded(jars: Iterable[Path], folder: Path) -> list[Path]:
-    """Return the jars with Kafka's classes, and all that names them, under `kafkashaded`; the others as they are."""
+    """Return the jars with Kafka's classes, and all references to them, under `kafkashaded`; other jars unchanged."""
     return [_shaded(jar, folder / jar.name) if "kafka" in jar.name else jar for jar in jars]
 
 
@@ -32,7 +32,7 @@ def _shaded(jar: Path, target: Path) -> Path:
 
 
 def _class(data: bytes) -> Iterator[bytes]:
-    """Yield the parts of a class file, with other names in its constants."""
+    """Yield the parts of a class file, with the names in its constants replaced."""
     (count,) = struct.unpack_from(">H", data, _HEADER - 2)
     yield data[:_HEADER]
     at, number = _HEADER, 1
@@ -51,6 +51,6 @@ def _class(data: bytes) -> Iterator[bytes]:
 
 
 def _renamed(text: bytes) -> bytes:
-    for name, other in _NAMES:
-        text = text.replace(name, other)
+    for old_name, new_name in _NAMES:
+        text = text.replace(old_name, new_name)
     return text

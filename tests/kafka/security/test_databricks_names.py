@@ -1,4 +1,4 @@
-"""Kafka's classes under the names of Databricks' runtime: the job logs in by the usual properties file."""
+"""With Kafka's classes renamed as in Databricks' runtime, the job logs in with the usual properties file."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def submitted(secured: Secured, login: str, jars: str, **environment: str) -> su
 
 
 @pytest.mark.parametrize("login", ["scram-512", "oauth"])
-def test_the_job_logs_in_with_the_runtimes_classes(secured: Secured, jars: str, login: str) -> None:
+def test_the_job_logs_in_with_renamed_kafka_classes(secured: Secured, jars: str, login: str) -> None:
     done = submitted(secured, login, jars, **RUNTIME)
     assert done.returncode == 0, done.stderr
-    read, asked = (int(words.split()[1]) for words in done.stdout.splitlines()[-1].split(", "))
-    assert (read > 0, asked) == (True, 50)
+    read, answers = (int(words.split()[1]) for words in done.stdout.splitlines()[-1].split(", "))
+    assert (read > 0, answers) == (True, 50)
 
 
-def test_without_the_runtimes_names_it_could_not(secured: Secured, jars: str) -> None:
+def test_login_with_renamed_classes_fails_without_the_runtimes_setting(secured: Secured, jars: str) -> None:
     done = submitted(secured, "scram-512", jars)
     assert done.returncode != 0
     assert "LoginModule" in done.stdout + done.stderr

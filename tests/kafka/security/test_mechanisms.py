@@ -1,4 +1,4 @@
-"""Every way to log in, from one properties file for confluent-kafka, Spark and Kafka's own Admin client."""
+"""Every login mechanism works for confluent-kafka, Spark and Kafka's own Admin client with one properties file."""
 
 from pathlib import Path
 
@@ -32,12 +32,12 @@ LOGINS = (
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_confluent_kafka_and_spark_log_in_by_one_file(
+def test_confluent_kafka_and_spark_log_in_with_one_file(
     secured: Secured, spark: SparkSession, tables: Path, login: str
 ) -> None:
     file, server = secured.files[login], secured.servers[login]
-    asked = ("--tables", str(tables), "--bootstrap-server", server, "--command-config", str(file))
-    done = offsetstream("coordinator", "--group", "billing", *asked, "--output", "csv")
+    options = ("--tables", str(tables), "--bootstrap-server", server, "--command-config", str(file))
+    done = offsetstream("coordinator", "--group", "billing", *options, "--output", "csv")
     assert (done.returncode, "billing" in done.stdout) == (0, True), done.stderr
 
     ends = Cluster(server, read_properties(str(file))).partition_ends(range(50))
@@ -50,15 +50,15 @@ def test_confluent_kafka_and_spark_log_in_by_one_file(
     assert read.count() == sum(end.last_stable_offset - end.log_start_offset for end in ends.values()) > 0
 
     leaders = Leaders(spark, Cluster(server, read_properties(str(file))), read_properties(str(file)))
-    whole = {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
-    assert RawLog(leaders, dict).lost_offsets(whole) == dict.fromkeys(range(50), 0)
+    ranges = {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
+    assert RawLog(leaders, dict).lost_offsets(ranges) == dict.fromkeys(range(50), 0)
     high_watermarks = {number: end.high_watermark for number, end in ends.items()}
     found = EpochEnds(leaders).of(dict.fromkeys(ends, (0, 0)))
     assert found == {number: EpochEnd(0, high) for number, high in high_watermarks.items()}
 
 
-def test_kafkas_own_admin_client_takes_the_file_too(secured: Secured, tables: Path) -> None:
-    """And it asks the token endpoint, which newer clients do only where they are allowed."""
+def test_kafkas_own_admin_client_accepts_the_file(secured: Secured, tables: Path) -> None:
+    """It also queries the token endpoint, which newer clients do only if its address is allowed."""
     file, server = str(secured.files["oauth"]), secured.servers["oauth"]
     done = offsetstream("verify", "--tables", str(tables), "--bootstrap-server", server, "--command-config", file)
     assert (done.returncode, done.stderr.strip()) == (
@@ -73,7 +73,7 @@ def changed(secured: Secured, login: str, folder: Path, **changes: str) -> dict[
 
 
 @pytest.mark.parametrize("name", ["ssl_keystore_password", "ssl_key_password"])
-def test_a_jks_store_that_the_password_does_not_open(secured: Secured, tmp_path: Path, name: str) -> None:
+def test_a_jks_store_with_a_wrong_password_is_an_error(secured: Secured, tmp_path: Path, name: str) -> None:
     properties = changed(secured, "mtls-jks", tmp_path, **{name: "wrong-sesame"})
     with pytest.raises(UsageError, match=r"cannot read ssl.keystore.location .* \(JKS\): keytool error") as raised:
         Cluster("127.0.0.1:1", properties)
@@ -81,7 +81,7 @@ def test_a_jks_store_that_the_password_does_not_open(secured: Secured, tmp_path:
 
 
 @pytest.mark.parametrize("login", ["plain", "scram-512", "oauth"])
-def test_a_wrong_password_is_told_of_at_once_and_not_shown(
+def test_a_wrong_password_is_reported_at_once_and_not_shown(
     secured: Secured, spark: SparkSession, tmp_path: Path, login: str
 ) -> None:
     jaas = secured.properties(login)["sasl.jaas.config"]
@@ -102,14 +102,14 @@ def test_a_wrong_password_is_told_of_at_once_and_not_shown(
     assert "sesame" not in str(raised.value)
 
 
-def test_a_broker_whose_certificate_is_not_trusted(secured: Secured, tmp_path: Path) -> None:
-    other = sign("other", is_authority=True).pem
-    properties = changed(secured, "mtls-inline", tmp_path, ssl_truststore_certificates=other)
+def test_a_broker_with_an_untrusted_certificate_is_an_error(secured: Secured, tmp_path: Path) -> None:
+    other_authority = sign("other", is_authority=True).pem
+    properties = changed(secured, "mtls-inline", tmp_path, ssl_truststore_certificates=other_authority)
     with pytest.raises(UnauthorisedError, match=r"is not trusted: .*certificate verify failed"):
         Cluster(secured.servers["mtls-inline"], properties).cluster_id()
 
 
-def test_a_client_without_a_certificate_where_one_is_required(secured: Secured, tmp_path: Path) -> None:
+def test_a_client_without_the_required_certificate_is_an_error(secured: Secured, tmp_path: Path) -> None:
     properties = changed(secured, "mtls-inline", tmp_path, ssl_keystore_key="", ssl_keystore_certificate_chain="")
     with pytest.raises(UnauthorisedError, match="refuses this login"):
         Cluster(secured.servers["mtls-inline"], properties).cluster_id()

@@ -1,4 +1,6 @@
-"""Amazon MSK's login as far as it goes without AWS: tokens of a callback reach a broker, and Java finds the plugin."""
+"""Amazon MSK's login, as far as it can be tested without AWS: a callback's token reaches a broker, and Java finds
+the plugin.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +33,20 @@ def _aws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unsecured(_: Signer) -> Token:
-    """A token that a broker for tests takes, where Amazon's would be."""
+    """Return a token that a test broker accepts in place of Amazon's."""
     now = time.time()
     parts = ({"alg": "none"}, {"sub": "alice", "iat": now, "exp": now + 900})
     encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
     return f"{'.'.join(encoded)}.", now + 900
 
 
-def test_librdkafka_logs_in_by_the_callbacks_tokens(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_librdkafka_logs_in_with_the_callbacks_tokens(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Signer, "_sign", unsecured)
     cluster = Cluster(secured.servers["unsecured"], secured.properties("unsecured") | IAM)
     assert len(cluster.leader_addresses()) == 50
 
 
-def test_a_broker_that_is_not_amazons_refuses_the_real_token(secured: Secured) -> None:
+def test_another_broker_refuses_amazons_token(secured: Secured) -> None:
     cluster = Cluster(secured.servers["unsecured"], secured.properties("unsecured") | IAM)
     with pytest.raises(UnauthorisedError, match="refuses this login") as raised:
         cluster.cluster_id()

@@ -1,4 +1,6 @@
-"""With exactly the rights of docs/reference/rights.md each command works; with one fewer it names it, exit code 3."""
+"""Each command works with exactly the rights in docs/reference/rights.md. Without one of them it names the missing
+right and exits with code 3.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -65,7 +67,7 @@ NAMES = {"<group>": ("billing",), "<topic>": ("orders",), "<topic of the group>"
 
 
 def concrete(command: str) -> list[Right]:
-    """The rights without which the command does not work, of the group and topics that the tests have."""
+    """Return the rights that the command needs, for the group and topics of the tests."""
     needed = [right for right in COMMANDS[command] if right.without is None]
     return [replace(right, name=name) for right in needed for name in NAMES.get(right.name, (right.name,))]
 
@@ -97,7 +99,7 @@ def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) 
 
 
 @pytest.mark.parametrize(("command", "right"), FEWER, ids=str)
-def test_one_right_fewer_is_named(
+def test_a_missing_right_is_named(
     secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str, right: Right
 ) -> None:
     with secured.granted("bob", [other for other in concrete(command) if other != right]):
@@ -119,7 +121,7 @@ def test_no_more_rights_are_needed(
 
 
 @pytest.mark.nightly
-def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
+def test_the_job_needs_no_more_rights_and_reports_what_optional_ones_would_add(
     secured: Secured, spark: SparkSession, tmp_path: Path
 ) -> None:
     runner = JobRunner(spark, secured.kafka.bootstrap_server, tmp_path)
@@ -129,7 +131,7 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     rows = runner.rows("committed_offsets", "group_id", "topic", "committed_offset")
     assert {row[1:] for row in rows if row[0] == "billing"} == {("orders", 5), ("payments", 5)}
     said = " ".join(runner.said.getvalue().split())
-    for right in set(COMMANDS["run"]) - {READ_ALL_TOPICS, TRANSACTION_IDS}:  # of which it says when it needs them
+    for right in set(COMMANDS["run"]) - {READ_ALL_TOPICS, TRANSACTION_IDS}:  # reported only when they are needed
         assert (str(right) in said) == (right.without is not None), said
     assert said.count("The ends of the topic orders and 1 more are not sampled") == 1
     sampled = runner.rows("topic_partitions", "topic", "high_watermark", "error")
@@ -138,7 +140,7 @@ def test_the_job_needs_no_more_rights_and_says_what_it_does_without_the_others(
     assert runner.rows("cluster", "group_coordinator", "offsets_retention_ms") == [("new", None)]
 
 
-def test_what_is_behind_the_ends_is_unknown_without_more_rights(secured: Secured, spark: SparkSession) -> None:
+def test_the_ends_of_transactional_logs_are_unknown_without_more_rights(secured: Secured, spark: SparkSession) -> None:
     place, said = TopicPartitionKey("ledger", 0), list[str]()
     login = secured.kafka.librdkafka_properties("admin")
     secured.admin.create_topics([NewTopic("ledger", 1)])["ledger"].result(SECONDS)
@@ -151,32 +153,32 @@ def test_what_is_behind_the_ends_is_unknown_without_more_rights(secured: Secured
     producer.produce("ledger", b"value")
     producer.flush(SECONDS)
     tails = LogTails(spark, secured.kafka.bootstrap_server, read_properties(str(secured.file_of("bob"))), said.append)
-    told = [f"Without {right}, {right.without}" for right in (READ_ALL_TOPICS, TRANSACTION_IDS)]
+    warnings = [f"Without {right}, {right.without}" for right in (READ_ALL_TOPICS, TRANSACTION_IDS)]
     with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
-        assert (tails.holders([place]), said) == ({}, told[:1])
+        assert (tails.holders([place]), said) == ({}, warnings[:1])
     with secured.granted("bob", [Right("READ", "topic", "ledger")]):
-        assert (tails.holders([place]), said) == ({place: Holder(None, None)}, told)
-    producer.commit_transaction(SECONDS)  # a record, and a marker at 1
+        assert (tails.holders([place]), said) == ({place: Holder(None, None)}, warnings)
+    producer.commit_transaction(SECONDS)  # a record at 0 and a marker at 1
     with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
         assert tails.first_readable({place: 1}) == {}
     with secured.granted("bob", [Right("READ", "topic", "ledger")]):
         assert [tails.first_readable({place: offset}) for offset in (0, 1)] == [{place: 0}, {place: None}]
-    assert said == told
+    assert said == warnings
 
 
 @pytest.mark.parametrize(
     "denied", [Right("DESCRIBE", "group", "billing"), Right("DESCRIBE", "topic", "payments")], ids=str
 )
-def test_verify_does_not_take_what_is_denied_for_what_is_not_there(
+def test_verify_does_not_report_denied_objects_as_missing(
     secured: Secured, asked: tuple[str, ...], tables: Path, denied: Right
 ) -> None:
-    """The cluster leaves it out of its lists without an error: the tables alone would have it."""
+    """The cluster omits it from its lists without an error, so that only the tables have it."""
     with secured.granted("bob", [ALL_GROUPS, ALL_TOPICS]), secured.granted("bob", [denied], "DENY"):
         done = offsetstream("verify", *asked, "--tables", str(tables), "--settle", "0")
     assert (done.returncode, f"lacks {denied};" in done.stderr) == (3, True), done.stderr
 
 
-def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(
+def test_a_topic_hidden_from_the_job_is_not_recorded_as_deleted(
     secured: Secured, spark: SparkSession, tmp_path: Path
 ) -> None:
     runner = JobRunner(spark, secured.kafka.bootstrap_server, tmp_path)
@@ -184,14 +186,14 @@ def test_a_topic_that_is_hidden_from_the_job_is_not_deleted(
     with secured.granted("bob", COMMANDS["run"]):
         runner.run_once()
         with secured.granted("bob", [Right("DESCRIBE", "topic", "payments")], "DENY"):
-            request_reload(runner.tables, [0])  # a load looks at the topics
+            request_reload(runner.tables, [0])  # a load lists the topics
             runner.run_once()
     deleted = dict(runner.rows("topics", "topic", "deleted_at"))
     assert deleted.items() >= {"orders": None, "payments": None, OFFSETS_TOPIC: None}.items()
     assert {*deleted.values()} == {None}
 
 
-def test_what_is_shown_with_these_rights_is_done_with_them(
+def test_the_rights_for_a_plan_also_allow_its_execution(
     secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path
 ) -> None:
     secured.commit("leaving", "orders", "payments")

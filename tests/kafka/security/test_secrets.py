@@ -1,4 +1,4 @@
-"""Passwords are nowhere but in the user's own file."""
+"""Passwords appear only in the user's own file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def secrets_in(data: bytes) -> list[str]:
     return [secret for secret in SECRETS if secret.encode() in data]
 
 
-def test_the_job_ran_until_its_right_was_taken_away(job: WatchedJob) -> None:
+def test_the_job_ran_until_its_right_was_revoked(job: WatchedJob) -> None:
     assert job.returncode == 3, job.said
     assert "lacks READ on the topic __consumer_offsets" in job.said.splitlines()[-1]
     assert len(job.processes) >= 3  # Python, Spark's JVM, Python workers
@@ -27,11 +27,11 @@ def test_no_process_shows_a_secret(job: WatchedJob) -> None:
     assert b"keytool" in called
     assert b"SparkSubmit" in called
     assert secrets_in(called) == []
-    assert {pid: secrets_in(seen) for pid, seen in job.processes.items() if secrets_in(seen)} == {}
+    assert {pid: secrets_in(shown) for pid, shown in job.processes.items() if secrets_in(shown)} == {}
 
 
 def test_no_file_and_no_page_shows_a_secret(job: WatchedJob) -> None:
-    """Tables, checkpoints, event log, both outputs; the web pages of Spark."""
+    """Check tables, checkpoints, event log, both outputs, and Spark's web pages."""
     files = [path for path in job.folder.rglob("*") if path.is_file()]
     assert {"stderr", "stdout", "called", "offsets_partitions"} <= {path.name for path in job.folder.rglob("*")}
     assert [path for path in files if secrets_in(path.read_bytes())] == []
@@ -40,7 +40,7 @@ def test_no_file_and_no_page_shows_a_secret(job: WatchedJob) -> None:
     assert [secrets_in(page) for page in job.pages if secrets_in(page)] == []
 
 
-def test_no_secret_in_what_verify_starts_and_says(secured: Secured, tables: Path, tmp_path: Path) -> None:
+def test_verify_shows_no_secret_in_processes_or_output(secured: Secured, tables: Path, tmp_path: Path) -> None:
     server = ("--bootstrap-server", secured.servers["mtls-jks"], "--command-config", str(secured.files["mtls-jks"]))
     done = offsetstream("verify", *server, "--tables", str(tables), environment=recording_java(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A job in a process of its own, with everything that Spark can show turned on, watched from outside."""
+"""A job in its own process, with every way of Spark to show settings turned on, watched from outside."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _PAGES = ("environment/", "SQL/", "StreamingQuery/", "jobs/", "executors/")
 
 @dataclass
 class WatchedJob:
-    """What a job left in its folder (tables, checkpoints, event log, output), and what was seen of its processes."""
+    """A job's folder (tables, checkpoints, event log, output), and what its processes showed."""
 
     folder: Path
     returncode: int = 0
@@ -40,14 +40,14 @@ class WatchedJob:
         return (self.folder / "stderr").read_text()
 
     def count(self, group_id: str) -> int:
-        """Count the committed offsets that the group has in the tables."""
+        """Count the group's committed offsets in the tables."""
         return len(Lookup(PathStore(str(self.tables))).rows("committed_offsets", ["topic"], {"group_id": [group_id]}))
 
 
 def watched_job(secured: Secured, folder: Path) -> WatchedJob:
-    """Run the job as carol until it has written; then take READ away from her, and wait for its end."""
+    """Run the job as carol until it has written; then revoke her READ right and wait until the job ends."""
     job = WatchedJob(folder)
-    # Not what she may do on all topics: it would leave her some sight of this one.
+    # Rights on all topics would still let her read a part of this one.
     others = [right for right in COMMANDS["run"] if right not in (READ_OFFSETS, TOPIC_NAMES, READ_ALL_TOPICS)]
     process, ui = None, 0
     with secured.granted("carol", others):
@@ -57,7 +57,7 @@ def watched_job(secured: Secured, folder: Path) -> WatchedJob:
                 _await(process, job, lambda: "Starting checkpoint" in job.said)
                 secured.commit("ledger", "orders")
                 _await(process, job, lambda: job.count("ledger") == 1)
-                job.processes = {pid: _seen(pid) for pid in [process.pid, *descendants(process.pid)]}
+                job.processes = {pid: _shown(pid) for pid in [process.pid, *descendants(process.pid)]}
                 job.pages = _pages(f"http://127.0.0.1:{ui}")
             job.returncode = process.wait(SECONDS)
         finally:
@@ -68,7 +68,7 @@ def watched_job(secured: Secured, folder: Path) -> WatchedJob:
 
 
 def recording_java(folder: Path) -> dict[str, str]:
-    """Return the environment in which every JVM (and keytool) writes down how it was called, into `called`."""
+    """Return an environment in which every JVM (and keytool) appends its command line to `called`."""
     home, java = folder / "java-home", shutil.which("java")
     assert java is not None
     (home / "bin").mkdir(parents=True)
@@ -120,7 +120,7 @@ def _await(process: "subprocess.Popen[bytes]", job: WatchedJob, is_so: Callable[
     await_(holds, lambda: job.said)
 
 
-def _seen(pid: int) -> bytes:
+def _shown(pid: int) -> bytes:
     with suppress(OSError):  # it ended meanwhile
         return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
     return b""
