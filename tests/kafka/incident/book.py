@@ -1,4 +1,4 @@
-"""What the script of the incident did, written down as it was seen to have happened: plain values, fit for JSON."""
+"""The record of what the incident's script did, once the cluster confirmed it: plain values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Place = tuple[str, int]  # topic and partition
 
 
 class Cell(NamedTuple):
-    """A committed offset's place."""
+    """The key of a committed offset."""
 
     group: str
     topic: str
@@ -18,7 +18,7 @@ class Cell(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit or, with the offset null, the deletion of one, between two times of this machine's clock."""
+    """A commit or, if the offset is null, a deletion; it happened between two times of this machine's clock."""
 
     cell: Cell
     offset: int | None
@@ -27,7 +27,7 @@ class Commit(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What `commit_audit` must say of a commit."""
+    """A row that `commit_audit` must have."""
 
     cell: Cell
     previous: int
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """What `tombstone_reasons` must say."""
+    """A row that `tombstone_reasons` must have."""
 
     cell: Cell
     last_offset: int
@@ -45,7 +45,7 @@ class Deletion(NamedTuple):
 
 
 class Passing(NamedTuple):
-    """A member came or went."""
+    """A member joined or left."""
 
     group: str
     client: str
@@ -53,7 +53,7 @@ class Passing(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A member's partition went to another one, between two times."""
+    """A partition moved from one member to another, between two times."""
 
     cell: Cell
     giver: str
@@ -63,7 +63,7 @@ class Handover(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """An offset has had its day since its group's last member left, between two times."""
+    """An offset whose retention started when its group's last member left, between two times."""
 
     cell: Cell
     since_ms: int
@@ -72,49 +72,50 @@ class Ending(NamedTuple):
 
 @dataclass
 class Book:
-    """Filled by the script; `expected.py` makes of it what each view must say."""
+    """What the script did. `expected.py` computes from it the rows that each view must have."""
 
     seed: int
     commits: list[Commit] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
     passings: list[Passing] = field(default_factory=list)
-    coordinators: list[dict[int, tuple[int | None, int | None]]] = field(default_factory=list)  # at each look
+    coordinators: list[dict[int, tuple[int | None, int | None]]] = field(default_factory=list)  # at each query
     topic_names: dict[str, str] = field(default_factory=dict)  # by id, also of deleted topics
     orphans: dict[Cell, str] = field(default_factory=dict)
     thresholds: list[dict[str, Any]] = field(default_factory=list)
-    statuses: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # Burrow's, of the worst cell, our verdict
+    # Burrow's status for the group, Burrow's for its worst partition, our verdict
+    statuses: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     steady: list[str] = field(default_factory=list)  # groups whose status never changed
     handovers: list[Handover] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
-    ends: dict[Place, list[int]] = field(
-        default_factory=dict
-    )  # of logs, as the job may have sampled them; the last is now
-    seen: dict[Place, int] = field(default_factory=dict)  # since when the job surely samples that last one
+    # end offsets that the job may have sampled; the last is the current one
+    ends: dict[Place, list[int]] = field(default_factory=dict)
+    # when the job had certainly sampled the last of `ends` (ms)
+    sampled_since_ms: dict[Place, int] = field(default_factory=dict)
     lags: dict[Cell, int] = field(default_factory=dict)  # as they were at `lags_ms`
     lags_ms: int = 0
     open_transaction: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)  # the log that lost its end
-    lost: list[Commit] = field(default_factory=list)  # the commits in it
-    automatic: set[str] = field(default_factory=set)  # groups that commit by themselves, when they like
+    lost: list[Commit] = field(default_factory=list)  # the commits that were lost with it
+    automatic: set[str] = field(default_factory=set)  # groups that commit at times of their own
     done: list[str] = field(default_factory=list)
 
-    def note(self, cell: Cell, offset: int | None, since_ms: int, until_ms: int) -> None:
-        """A commit or a deletion was seen to have happened."""
+    def add_commit(self, cell: Cell, offset: int | None, since_ms: int, until_ms: int) -> None:
+        """Record a commit or a deletion that the cluster confirmed."""
         self.commits.append(Commit(cell, offset, since_ms, until_ms))
 
-    def lose(self, cells: Collection[Cell]) -> None:
-        """The last commits of these cells are gone, and those before stand again."""
+    def remove_last_commits(self, cells: Collection[Cell]) -> None:
+        """Move the last commits of these cells to `lost`; the commits before them are valid again."""
         for cell in cells:
             last = next(commit for commit in reversed(self.commits) if commit.cell == cell)
             self.commits.remove(last)
             self.lost.append(last)
 
-    def standing(self) -> dict[Cell, int]:
-        """The offsets that stand, by what was noted."""
-        found: dict[Cell, int] = {}
+    def current_offsets(self) -> dict[Cell, int]:
+        """Return the committed offsets that result from all recorded commits."""
+        offsets: dict[Cell, int] = {}
         for commit in self.commits:
-            found.pop(commit.cell, None)
+            offsets.pop(commit.cell, None)
             if commit.offset is not None:
-                found[commit.cell] = commit.offset
-        return found
+                offsets[commit.cell] = commit.offset
+        return offsets

@@ -1,4 +1,4 @@
-"""The rows of a view against what was written down that it must say."""
+"""Compares the rows of a view with the rows that it must have."""
 
 from __future__ import annotations
 
@@ -34,22 +34,21 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def differences(view: str, wanted: Rows, found: Rows, book: Book) -> list[str]:
-    """Return how the rows of a view differ from those that it must have, in the columns that these name."""
-    rows = _prepared(view, found, book)
-    expected, actual = _by_key(wanted, KEYS[view]), _by_key(rows, KEYS[view])
-    told = [f"{view} lacks {row}" for key in expected.keys() - actual.keys() for row in expected[key]]
-    told += [f"{view} has beyond that {row}" for key in actual.keys() - expected.keys() for row in actual[key]]
+def differences(view: str, wanted: Rows, rows: Rows, book: Book) -> list[str]:
+    """Return the differences between expected and actual rows of a view, in the columns that the expected rows have."""
+    expected, actual = _by_key(wanted, KEYS[view]), _by_key(_prepared(view, rows, book), KEYS[view])
+    messages = [f"{view} lacks {row}" for key in expected.keys() - actual.keys() for row in expected[key]]
+    messages += [f"{view} has beyond that {row}" for key in actual.keys() - expected.keys() for row in actual[key]]
     for key in expected.keys() & actual.keys():
         if len(expected[key]) != len(actual[key]):
-            told.append(f"{view} has {len(actual[key])} rows for {expected[key]}")
-        told += [
+            messages.append(f"{view} has {len(actual[key])} rows for {expected[key]}")
+        messages += [
             f"{view}: {key}: {name} is {row[name]!r}, not {value!r}"
-            for one, row in zip(expected[key], actual[key], strict=False)
-            for name, value in one.items()
-            if not _holds(value, row[name])
+            for expected_row, row in zip(expected[key], actual[key], strict=False)
+            for name, value in expected_row.items()
+            if not _matches(value, row[name])
         ]
-    return told
+    return messages
 
 
 def cell_of(row: Row) -> Cell:
@@ -57,13 +56,13 @@ def cell_of(row: Row) -> Cell:
 
 
 def _by_key(rows: Rows, key: tuple[str, ...]) -> dict[str, Rows]:
-    found = defaultdict[str, Rows](list)
+    result = defaultdict[str, Rows](list)
     for row in rows:
-        found[json.dumps([row[name] for name in key])].append(row)
-    return dict(found)
+        result[json.dumps([row[name] for name in key])].append(row)
+    return dict(result)
 
 
-def _holds(wanted: object, value: Any) -> bool:
+def _matches(wanted: object, value: Any) -> bool:
     if isinstance(wanted, Mapping) and "among" in wanted:
         return value in wanted["among"]
     if isinstance(wanted, Mapping):
@@ -73,7 +72,7 @@ def _holds(wanted: object, value: Any) -> bool:
 
 
 def _prepared(view: str, rows: Rows, book: Book) -> Rows:
-    """The rows that the script knows of: not those of groups that commit when they like."""
+    """Return the rows that the script can predict: without groups that commit at times of their own."""
     if view in {"commit_rate", "tombstone_reasons", "commit_audit"}:
         rows = [row for row in rows if row["group_id"] not in book.automatic]
     if view == "commit_rate":
@@ -84,44 +83,46 @@ def _prepared(view: str, rows: Rows, book: Book) -> Rows:
         return [row for row in rows if row["is_current"] and row["kind"] not in {"target", "pending_revocation"}]
     if view == "status_changes":
         return [row for row in rows if row["group_id"] in book.steady]
-    by_book = {"coordinator_moves": _once, "lag_history": _last_minutes}
+    by_book = {"coordinator_moves": _merged_moves, "lag_history": _last_minute_rows}
     return by_book[view](rows, book) if view in by_book else rows
 
 
-def _last_minutes(rows: Rows, book: Book) -> Rows:
-    standing = book.standing()
-    found = {cell_of(row): row for row in sorted(rows, key=lambda row: row["minute"])}
-    return [row for cell, row in found.items() if cell in standing]
+def _last_minute_rows(rows: Rows, book: Book) -> Rows:
+    current_offsets = book.current_offsets()
+    result = {cell_of(row): row for row in sorted(rows, key=lambda row: row["minute"])}
+    return [row for cell, row in result.items() if cell in current_offsets]
 
 
-def _once(rows: Rows, book: Book) -> Rows:
-    """Of what happened while no broker was there, and they came back, the script knows what came of it."""
-    found: dict[object, Row] = {}
+def _merged_moves(rows: Rows, book: Book) -> Rows:
+    """Merge the coordinator moves during the outage: the script knows only their result."""
+    result: dict[object, Row] = {}
     for row in sorted(rows, key=lambda row: row["event_at"]):
         during = book.cut["began_ms"] <= row["event_at"] // 1000 <= book.cut["seen_ms"]
         key = row["offsets_partition"] if during else (row["offsets_partition"], row["coordinator_epoch"])
-        first = found.get(key, row)
-        found[key] = row | {name: first[name] for name in ("previous_coordinator_id", "previous_coordinator_epoch")}
-    return list(found.values())
+        first = result.get(key, row)
+        result[key] = row | {name: first[name] for name in ("previous_coordinator_id", "previous_coordinator_epoch")}
+    return list(result.values())
 
 
 def _summed(rows: Rows) -> Rows:
-    found: dict[tuple[str, str], Row] = {}
+    result: dict[tuple[str, str], Row] = {}
     for row in rows:
-        into = found.setdefault((row["group_id"], row["topic"]), {"group_id": row["group_id"], "topic": row["topic"]})
+        sums = result.setdefault((row["group_id"], row["topic"]), {"group_id": row["group_id"], "topic": row["topic"]})
         for name in ("commits", "messages", "commits_back", "commits_without_progress"):
-            into[name] = into.get(name, 0) + row[name]
-    return list(found.values())
+            sums[name] = sums.get(name, 0) + row[name]
+    return list(result.values())
 
 
 def _folded(rows: Rows) -> Rows:
-    """Of each group its last epoch, with all who came and went in any."""
-    found: dict[str, Row] = {}
+    """Return the last epoch of each group, with all members that joined or left in any epoch."""
+    result: dict[str, Row] = {}
     for row in sorted(rows, key=lambda row: row["record_offset"]):
-        before = found.get(row["group_id"], {"joined": [], "left": []})
+        before = result.get(row["group_id"], {"joined": [], "left": []})
         changes = {
             change: sorted([*before[change], *(row[f"{change}_clients"] or "").split(", ")])
             for change in ("joined", "left")
         }
-        found[row["group_id"]] = row | {change: [each for each in own if each] for change, own in changes.items()}
-    return list(found.values())
+        result[row["group_id"]] = row | {
+            change: [each for each in clients if each] for change, clients in changes.items()
+        }
+    return list(result.values())

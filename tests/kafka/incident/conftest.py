@@ -1,4 +1,4 @@
-"""The incident, which takes five minutes: played once for all tests that ask about it (tests/conftest.py)."""
+"""The incident takes five minutes, so it runs once for all tests that use it (tests/conftest.py)."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ SEEDS = (1, 2, 3, 4, 5)
 
 @pytest.fixture(scope="session", params=SEEDS)
 def recorded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """One of each seed; only read from it."""
+    """One incident for each seed. Tests must not change it."""
     return record(spark, tmp_path_factory.mktemp("incident"), request.param)

@@ -1,7 +1,7 @@
-"""What each view must say, from the book of the script and from Admin's answers: written down before a view is run.
+"""The rows that each view must have, from the script's book and Admin's answers, computed before any view is run.
 
-Of each view the rows by their key, with the columns that script or Admin know; `{"between": [low, high]}` where they
-know a value between two only.
+Rows are compared by their key, in the columns that the script or Admin know. `{"between": [low, high]}` stands for a
+value that is only known within bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETENTION_MS = 60_000
 
 
 def expected(book: Book, answers: Answers, now_ms: int, looked_ms: int) -> dict[str, list[Row]]:
-    """Return the rows that views must have, by the view's name; `looked_ms` is the job's last look."""
+    """Return the rows that views must have, by view name; `looked_ms` is the time of the job's last sample."""
     makers: dict[str, Callable[[Book, Answers, int], Iterable[Row]]] = {
         "lag": _lag,
         "lag_history": _lag_history,
@@ -48,7 +48,7 @@ def expected(book: Book, answers: Answers, now_ms: int, looked_ms: int) -> dict[
     return {view: list(make(book, answers, now_ms)) for view, make in makers.items()}
 
 
-def _of(cell: Cell) -> Row:
+def _cell_columns(cell: Cell) -> Row:
     return dict(zip(_CELL, cell, strict=True))
 
 
@@ -62,7 +62,7 @@ def _lag(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
         group = answers.groups[cell.group]
         is_share, offset = group["group_type"] == "Share", answers.offsets.get(cell)
         member = owners.get(cell)
-        told = {
+        row = {
             "committed_offset": offset,
             "log_end_offset": answers.ends[cell.topic, cell.partition][2],
             "is_recreated": False,
@@ -71,25 +71,25 @@ def _lag(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
             "group_state": group["state"],
         }
         if offset is None:
-            reason = _SHARE if is_share else f"no offset: {_why_none(book, cell)}"
-            told |= {"lag": None, "reason": reason}
+            reason = _SHARE if is_share else f"no offset: {_reason_without_offset(book, cell)}"
+            row |= {"lag": None, "reason": reason}
         else:
-            told |= _distances(answers.ends[cell.topic, cell.partition], offset) | {"reason": None}
-        yield _of(cell) | told
+            row |= _distances(answers.ends[cell.topic, cell.partition], offset) | {"reason": None}
+        yield _cell_columns(cell) | row
 
 
 def _lag_history(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """When the last minute ended in which a cell was committed or sampled anew."""
-    for cell, offset in book.standing().items():
+    """Yield the last minute of each cell in which it had a commit or a new sample."""
+    for cell, offset in book.current_offsets().items():
         ends = answers.ends[cell.topic, cell.partition]
-        yield _of(cell) | {
+        yield _cell_columns(cell) | {
             "committed_offset": offset,
             "log_end_offset": ends[2],
             "lag": _distances(ends, offset)["lag"],
         }
 
 
-def _why_none(book: Book, cell: Cell) -> str:
+def _reason_without_offset(book: Book, cell: Cell) -> str:
     return next((each.reason for each in reversed(book.deletions) if each.cell == cell), "never committed")
 
 
@@ -109,30 +109,30 @@ def _time_lag(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
         at_least = 0.0 if offset >= end else 1.0
         caught_up = {"method": "caught up"} if offset >= end else {}
         most = 0.0 if offset >= end else 3600.0
-        yield _of(cell) | caught_up | {"log_end_offset": end, "time_lag_seconds": _between(at_least, most)}
+        yield _cell_columns(cell) | caught_up | {"log_end_offset": end, "time_lag_seconds": _between(at_least, most)}
 
 
 def _commit_audit(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     for found in book.findings:
-        told = {"previous_offset": found.previous, "committed_offset": found.committed, "finding": found.finding}
+        row = {"previous_offset": found.previous, "committed_offset": found.committed, "finding": found.finding}
         moved = {"moved_to": found.moved_to} if "had no members" in found.finding else {}
-        yield _of(found.cell) | told | {"moved": found.committed - found.previous} | moved
+        yield _cell_columns(found.cell) | row | {"moved": found.committed - found.previous} | moved
 
 
 def _commit_freshness(book: Book, answers: Answers, now_ms: int, looked_ms: int) -> Iterable[Row]:
     for cell, offset in answers.offsets.items():
         group = answers.groups[cell.group]
-        told = {"committed_offset": offset, "group_state": group["state"], "member_count": group["member_count"]}
+        row = {"committed_offset": offset, "group_state": group["state"], "member_count": group["member_count"]}
         own = [commit for commit in book.commits if commit.cell == cell and commit.offset is not None]
         lost = [commit for commit in book.lost if commit.cell == cell]
         if own:
             age = _between(looked_ms - own[-1].until_ms, now_ms - own[-1].since_ms)
-            told |= {"commits": len(own) + len(lost), "age_ms": age, "is_in_future": False}
-        yield _of(cell) | told
+            row |= {"commits": len(own) + len(lost), "age_ms": age, "is_in_future": False}
+        yield _cell_columns(cell) | row
 
 
 def _commit_rate(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """Summed over the minutes."""
+    """Yield the sums over all minutes."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for commit, previous in _commits_and_previous(book):
         if commit.offset is None:
@@ -149,7 +149,7 @@ def _commit_rate(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
 
 
 def _commits_and_previous(book: Book) -> Iterable[tuple[Commit, int | None]]:
-    """What was lost was committed, too, but what came afterwards follows what had been before it."""
+    """Yield each commit with its previous offset. Lost commits count too, but later commits do not follow them."""
     before: dict[Cell, int | None] = {}
     for commit in book.commits:
         yield commit, before.get(commit.cell)
@@ -161,26 +161,26 @@ def _commits_and_previous(book: Book) -> Iterable[tuple[Commit, int | None]]:
 
 def _tombstone_reasons(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
     for each in book.deletions:
-        yield _of(each.cell) | {"last_offset": each.last_offset, "reason": each.reason}
+        yield _cell_columns(each.cell) | {"last_offset": each.last_offset, "reason": each.reason}
 
 
 def _orphan_offsets(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
     for cell, reason in book.orphans.items():
         start, offset = answers.ends[cell.topic, cell.partition][0], answers.offsets[cell]
-        yield _of(cell) | {"committed_offset": offset, "reason": reason, "messages_lost": start - offset}
+        yield _cell_columns(cell) | {"committed_offset": offset, "reason": reason, "messages_lost": start - offset}
 
 
 def _expiring_offsets(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
     for cell, offset in answers.offsets.items():
         group = answers.groups[cell.group]
-        told: Row = {"committed_offset": offset, "group_state": group["state"], "group_type": group["group_type"]}
+        row: Row = {"committed_offset": offset, "group_state": group["state"], "group_type": group["group_type"]}
         if group["member_count"]:
-            told |= {"kept_because": _KEPT, "expires_at_ms": None, "counted_from": None}
+            row |= {"kept_because": _KEPT, "expires_at_ms": None, "counted_from": None}
         else:
             [*_, last] = [commit for commit in book.commits if commit.cell == cell]
             at = _between(last.since_ms + _RETENTION_MS, last.until_ms + _RETENTION_MS)
-            told |= {"kept_because": None, "expires_at_ms": at, "counted_from": "since the commit"}
-        yield _of(cell) | told
+            row |= {"kept_because": None, "expires_at_ms": at, "counted_from": "since the commit"}
+        yield _cell_columns(cell) | row
 
 
 def _idle_groups(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
@@ -200,11 +200,11 @@ def _idle_groups(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
 
 
 def _group_status(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
-    may_be = outcomes(book, answers, now_ms)
+    possible = outcomes(book, answers, now_ms)
     for group_id, group in answers.groups.items():
         own = answers.offsets_of(group_id)
         lags = [_distances(answers.ends[cell.topic, cell.partition], offset)["lag"] for cell, offset in own.items()]
-        told = {
+        row = {
             "group_id": group_id,
             "group_type": group["group_type"],
             "group_state": group["state"],
@@ -214,36 +214,36 @@ def _group_status(book: Book, answers: Answers, now_ms: int) -> Iterable[Row]:
             "max_lag": max(lags) if own else None,
         }
         for name, values in zip(
-            ("status", "worst_status", "verdict"), zip(*may_be[group_id], strict=True), strict=True
+            ("status", "worst_status", "verdict"), zip(*possible[group_id], strict=True), strict=True
         ):
-            told[name] = values[0] if len(set(values)) == 1 else {"among": sorted({*values})}
-        yield told
+            row[name] = values[0] if len(set(values)) == 1 else {"among": sorted({*values})}
+        yield row
 
 
 def _status_changes(book: Book, _answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """Of groups that were the same all the time: one row."""
+    """Yield one row for each group whose status never changed."""
     for group_id in book.steady:
         *_, verdict = book.statuses[group_id]
         yield {"group_id": group_id, "verdict": verdict, "previous_verdict": None}
 
 
 def _rebalances(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """Of each group, over all of its epochs: who came, who went; and its last epoch, where Admin tells it."""
+    """Yield the members that joined and left over all epochs of a group, and its last epoch if Admin reports it."""
     for group_id in sorted({each.group for each in book.passings}):
         own = [each for each in book.passings if each.group == group_id]
         by_change = {
             change: sorted(each.client for each in own if each.change == change) for change in ("joined", "left")
         }
-        told: Row = {"group_id": group_id, "joined": by_change["joined"], "left": by_change["left"]}
+        row: Row = {"group_id": group_id, "joined": by_change["joined"], "left": by_change["left"]}
         if group_id in answers.groups:
             group = answers.groups[group_id]
-            told |= {"member_count": group["member_count"], "state": group["state"]}
-            told |= {} if group["group_epoch"] is None else {"epoch": group["group_epoch"]}
-        yield told
+            row |= {"member_count": group["member_count"], "state": group["state"]}
+            row |= {} if group["group_epoch"] is None else {"epoch": group["group_epoch"]}
+        yield row
 
 
 def _assignment_intervals(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """Those that last."""
+    """Yield the current assignments."""
     clients = answers.clients()
     for row in answers.assignments:
         if row["kind"] != "target":
@@ -256,12 +256,12 @@ def _hot_offsets_partitions(_book: Book, answers: Answers, _now_ms: int) -> Iter
     for number, (coordinator, _epoch) in answers.coordinators.items():
         own = {*answers.records.get(number, []), *answers.lost_log.get(number, [])}
         size = sum(len(record.value or b"") for record in own)
-        told = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "blocked_offsets": 0}
-        yield {"offsets_partition": number, **told}
+        row = {"coordinator_id": coordinator, "records": len(own), "value_bytes": size, "blocked_offsets": 0}
+        yield {"offsets_partition": number, **row}
 
 
 def _coordinator_moves(book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """Each change between two looks at the cluster."""
+    """Yield each change between two queries of the cluster."""
     for before, after in pairwise([*book.coordinators, answers.coordinators]):
         for number, (coordinator, epoch) in after.items():
             if before[number] != (coordinator, epoch):
@@ -275,6 +275,6 @@ def _coordinator_moves(book: Book, answers: Answers, _now_ms: int) -> Iterable[R
 
 
 def _offsets_at(_book: Book, answers: Answers, _now_ms: int) -> Iterable[Row]:
-    """At the end."""
+    """Yield the offsets at the end of the incident."""
     for cell, offset in answers.offsets.items():
-        yield _of(cell) | {"committed_offset": offset, "unknown_reason": None}
+        yield _cell_columns(cell) | {"committed_offset": offset, "unknown_reason": None}

@@ -1,4 +1,4 @@
-"""What each group's status must be, by Burrow's rules, from the book; where it is a matter of time, all it may be."""
+"""Each group's status by Burrow's rules, from the book. If it depends on timing, all statuses that are possible."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from testkit.field_rules import Limits, burrow_status
 from tests.kafka.incident.answers import Answers
 from tests.kafka.incident.book import Book, Cell, Commit
 
-Outcome = tuple[str, str | None, str]  # Burrow's word of the group, of its worst cell, the verdict
+Outcome = tuple[str, str | None, str]  # Burrow's status for the group, for its worst partition, our verdict
 _RING, _RING_MS, _WINDOW_MS = 10, 90_000, 300_000
-_SLACK_MS = 60_000  # how old the last sample may be
-_LOOKED_MS = 12_000  # ends are sampled every ten seconds
+_SLACK_MS = 60_000  # maximum age of the last sample
+_SAMPLE_AGE_MS = 12_000  # ends are sampled every ten seconds
 _LEVELS = ("OK", "WARN", "STOP", "STALL", "REWIND")
-_OF_STATUS = {"STOP": "stopped", "STALL": "stalled", "REWIND": "rewound"}
-_OF_GROUP = {"OK": "OK", "WARN": "WARN"}
+_VERDICT_OF_STATUS = {"STOP": "stopped", "STALL": "stalled", "REWIND": "rewound"}
+_GROUP_STATUS = {"OK": "OK", "WARN": "WARN"}
 
 
 def outcomes(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Outcome]]:
-    """What each group may be; most may be one thing only. It is judged as of the last look at offsets and ends."""
+    """Return the possible outcomes of each group, usually one, as of the job's last sample."""
     return {
         group: sorted(
-            {each for at_ms in (now_ms - _LOOKED_MS, now_ms) for each in _of_group(book, answers, at_ms, group)}
+            {
+                each
+                for at_ms in (now_ms - _SAMPLE_AGE_MS, now_ms)
+                for each in _group_outcomes(book, answers, at_ms, group)
+            }
         )
         for group in answers.groups
     }
 
 
-def _of_group(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outcome]:
+def _group_outcomes(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outcome]:
     if group in book.statuses:
         return {book.statuses[group]}
     own = answers.offsets_of(group)
@@ -38,56 +42,56 @@ def _of_group(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outc
         return {("NOTFOUND", None, "unknown")}
     worst = {(0, 0)}
     for cell in own:
-        told = {(_LEVELS.index(s), WORDS.index(v)) for s, v in _of_cell(book, answers, now_ms, cell)}
-        worst = {(max(one[0], other[0]), max(one[1], other[1])) for one, other in product(worst, told)}
-    return {(_OF_GROUP.get(_LEVELS[s], "ERR"), _LEVELS[s], WORDS[v]) for s, v in worst}
+        outcomes_of_cell = {(_LEVELS.index(s), WORDS.index(v)) for s, v in _cell_outcomes(book, answers, now_ms, cell)}
+        worst = {(max(left[0], right[0]), max(left[1], right[1])) for left, right in product(worst, outcomes_of_cell)}
+    return {(_GROUP_STATUS.get(_LEVELS[s], "ERR"), _LEVELS[s], WORDS[v]) for s, v in worst}
 
 
-def _of_cell(book: Book, answers: Answers, now_ms: int, cell: Cell) -> set[tuple[str, str]]:
+def _cell_outcomes(book: Book, answers: Answers, now_ms: int, cell: Cell) -> set[tuple[str, str]]:
     end = answers.ends[cell.topic, cell.partition][2]
     if end <= answers.offsets[cell]:
         return {("OK", "ok")}
-    commits = _standing(book, cell)
+    commits = _commits_since_deletion(book, cell)
     assert commits[-1].offset == answers.offsets[cell]
     window = commits[-_RING:]
     found: set[tuple[str, str]] = set()
     for lags in product(*(_lags(book, commit, end) for commit in window)):
         for times, ring in product(_times(window), _rings(book, cell, end, now_ms)):
-            seen = [Seen(c.offset or 0, at, lag) for c, at, lag in zip(window, times, lags, strict=True)]
-            status, _ = burrow_status(seen, ring, now_ms, Limits())
+            commits_seen = [Seen(c.offset or 0, at, lag) for c, at, lag in zip(window, times, lags, strict=True)]
+            status, _ = burrow_status(commits_seen, ring, now_ms, Limits())
             members = answers.groups[cell.group]["member_count"]
             found |= {(status, verdict) for verdict in _verdicts(status, commits, members, now_ms)}
     return found
 
 
-def _standing(book: Book, cell: Cell) -> list[Commit]:
-    """The commits since the last deletion."""
+def _commits_since_deletion(book: Book, cell: Cell) -> list[Commit]:
+    """Return the commits since the last deletion."""
     own = [commit for commit in book.commits if commit.cell == cell]
     deleted = [at for at, commit in enumerate(own) if commit.offset is None]
     return own[deleted[-1] + 1 if deleted else 0 :]
 
 
 def _times(commits: Sequence[Commit]) -> Iterator[list[int]]:
-    """The commits as far from each other as they may be, and as near."""
+    """Yield the commit times with the largest and the smallest possible distance."""
     for first, last in (("since_ms", "until_ms"), ("until_ms", "since_ms")):
         times = [getattr(commit, last) for commit in commits]
         yield [getattr(commits[0], first), *times[1:]] if len(commits) > 1 else times
 
 
 def _lags(book: Book, commit: Commit, end: int) -> set[int | None]:
-    """By the sample before the commit: of the present end, or of an earlier one, or there was none yet."""
+    """Return the possible lags at the commit: by the current end offset, an earlier one, or None without a sample."""
     place, offset = commit.cell[1:], commit.offset or 0
     found: set[int | None] = {max(0, end - offset)}
-    if commit.since_ms < book.seen[place]:
+    if commit.since_ms < book.sampled_since_ms[place]:
         found |= {None, *(max(0, earlier - offset) for earlier in book.ends[place][:-1])}
     return found
 
 
 def _rings(book: Book, cell: Cell, end: int, now_ms: int) -> Iterator[list[int]]:
-    """The ends of the last samples: earlier ones, too, if they may be among them."""
+    """Yield the possible end offsets of the last samples, with earlier ones if they may still be among them."""
     yield [end]
     place = cell[1:]
-    if book.seen[place] > now_ms - _RING_MS - _SLACK_MS:
+    if book.sampled_since_ms[place] > now_ms - _RING_MS - _SLACK_MS:
         yield from ([earlier, end] for earlier in book.ends[place][:-1])
 
 
@@ -98,10 +102,10 @@ def _verdicts(status: str, commits: Sequence[Commit], members: int, now_ms: int)
     found = {"dead"} if is_empty and now_ms - last.since_ms > _WINDOW_MS else set()
     patience_ms = _WINDOW_MS if len(commits) == 1 else 60_000
     if status == "STOP" and len(commits) < _RING and now_ms - last.until_ms <= patience_ms + 1000:
-        found |= {"unknown"}  # too few to tell
+        found |= {"unknown"}  # too few commits to decide
         if now_ms - last.since_ms <= patience_ms:
             return found
-    if status in _OF_STATUS:
-        return found | {_OF_STATUS[status]}
-    has_before = commits[0].since_ms <= now_ms - _WINDOW_MS
-    return found | {"ok"} | ({"falling behind", "catching up"} if has_before else set())
+    if status in _VERDICT_OF_STATUS:
+        return found | {_VERDICT_OF_STATUS[status]}
+    has_earlier_commits = commits[0].since_ms <= now_ms - _WINDOW_MS
+    return found | {"ok"} | ({"falling behind", "catching up"} if has_earlier_commits else set())

@@ -1,7 +1,7 @@
-"""The incident as README tells it, under names that read well: `python -m tests.kafka.incident.night` records it anew.
+"""The incident that README shows, with readable names: `python -m tests.kafka.incident.night` records it again.
 
 It writes tests/fixtures/night/, from which `tests/unit/cli/test_night.py` makes the tables again for README's commands,
-and prints the script's book: of what the commands in README have to ask, and when.
+and prints the script's book, which has the names and times for the commands in README.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from offsetstream.spark.local import local_session
 from offsetstream.views.reader import ViewReader
 from testkit.night import FIXTURE, TABLES
 from testkit.tables import table_schemas
-from tests.kafka.incident.hands import Hands
+from tests.kafka.incident.actions import Actions
 from tests.kafka.incident.recording import Recorded, record
 from tests.kafka.incident.script import Incident
 
@@ -61,18 +61,18 @@ _PARTITIONS = 8  # so that there is a partition 7
 
 
 class Night(Incident):
-    """The same acts."""
+    """The same steps with other names."""
 
-    def __init__(self, hands: Hands, seed: int) -> None:
-        super().__init__(hands, seed)
+    def __init__(self, actions: Actions, seed: int) -> None:
+        super().__init__(actions, seed)
         self.count = _PARTITIONS
 
-    def name(self, of: str) -> str:
-        return _NAMES.get(of, of)
+    def name(self, role: str) -> str:
+        return _NAMES.get(role, role)
 
 
 def save(recorded: Recorded, folder: Path) -> None:
-    """Write the rows of the tables that commands read, a file for each that has some."""
+    """Write the tables that commands read, one file for each table that has rows."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     reader = ViewReader(recorded.runner.tables)
@@ -85,13 +85,13 @@ def save(recorded: Recorded, folder: Path) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="offsetstream-") as made:
+    with tempfile.TemporaryDirectory(prefix="offsetstream-") as folder_name:
         spark = local_session("local[2]")
-        recorded = record(spark, Path(made), _SEED, Night)
+        recorded = record(spark, Path(folder_name), _SEED, Night)
         spark.stop()
         save(recorded, FIXTURE)
-    told = asdict(recorded.book) | {"since": recorded.since.isoformat(), "now": recorded.now.isoformat()}
-    pprint({name: value for name, value in told.items() if name not in {"coordinators", "topic_names"}}, width=120)
+    printed = asdict(recorded.book) | {"since": recorded.since.isoformat(), "now": recorded.now.isoformat()}
+    pprint({name: value for name, value in printed.items() if name not in {"coordinators", "topic_names"}}, width=120)
 
 
 if __name__ == "__main__":

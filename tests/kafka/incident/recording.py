@@ -1,4 +1,4 @@
-"""Plays the incident on three brokers while the job writes what it sees, and keeps what is left of it."""
+"""Plays the incident on three brokers while the job runs, and keeps the book, the answers and the tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from offsetstream.stream.lifecycle import live
 from offsetstream.stream.sampling import rounds
 from offsetstream.tables.optional_tables import THRESHOLDS
 from testkit.tables import append_rows
-from tests.kafka.incident.answers import Answers, ask
+from tests.kafka.incident.actions import Actions
+from tests.kafka.incident.answers import Answers, ask_cluster
 from tests.kafka.incident.book import Book
-from tests.kafka.incident.hands import Hands
 from tests.kafka.incident.script import PROPERTIES, Incident
 from tests.kafka.java_clients import java_clients
 from tests.kafka.jobs import JobRunner
@@ -25,7 +25,7 @@ from tests.kafka.jobs import JobRunner
 
 @dataclass(frozen=True)
 class Recorded:
-    """An incident that is over: its book, the cluster's last answers, and the tables of then."""
+    """A finished incident: its book, the cluster's last answers, and the tables at its end."""
 
     book: Book
     answers: Answers
@@ -43,23 +43,23 @@ class Recorded:
 
 
 def record(spark: SparkSession, folder: Path, seed: int, script: type[Incident] = Incident) -> Recorded:
-    """Play it; the brokers are gone when it is over."""
+    """Play the incident and stop its brokers."""
     book = Book(seed)
-    with pytest.MonkeyPatch.context() as in_a_hurry, ExitStack() as stack:
-        in_a_hurry.setattr(rounds, "START_SECONDS", 2.0)
-        in_a_hurry.setattr(live, "SAMPLE_SECONDS", 1.0)
-        in_a_hurry.setattr(live, "IDLE_REFRESH_SECONDS", 2.0)
+    with pytest.MonkeyPatch.context() as quick_sampling, ExitStack() as stack:
+        quick_sampling.setattr(rounds, "START_SECONDS", 2.0)
+        quick_sampling.setattr(live, "SAMPLE_SECONDS", 1.0)
+        quick_sampling.setattr(live, "IDLE_REFRESH_SECONDS", 2.0)
         kafka = stack.enter_context(EmbeddedKafka(brokers=3, properties=PROPERTIES))
         clients = stack.enter_context(java_clients(kafka.bootstrap_server, kafka.version))
         runner = JobRunner(spark, kafka.bootstrap_server, folder)
-        hands = Hands(kafka, clients, runner, book)
-        incident, since = script(hands, seed), datetime.now(UTC)
+        actions = Actions(kafka, clients, runner, book)
+        incident, since = script(actions, seed), datetime.now(UTC)
         incident.before_the_job()
         with runner.running("1 second", sample_interval=1.0):
             incident.play()
-            answers = ask(hands)
-            hands.await_applied()
-            hands.await_ends(answers.ends)
+            answers = ask_cluster(actions)
+            actions.await_applied()
+            actions.await_ends(answers.ends)
         now = datetime.now(UTC)
     recorded = Recorded(book, answers, runner, since, now)
     append_rows(recorded.tables, THRESHOLDS.name, book.thresholds)

@@ -1,13 +1,13 @@
-"""The incident: what happens to the groups of three brokers, in an order, with names and numbers, of a seed."""
+"""The incident's script: what happens to groups on three brokers. A seed decides order, names and numbers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+from tests.kafka.incident.actions import now_ms
 from tests.kafka.incident.book import Cell, Ending, Handover
 from tests.kafka.incident.cut import Cut
-from tests.kafka.incident.hands import now_ms
 from tests.kafka.incident.steps import CLASSIC, KIP_848
 from tests.kafka.java_clients import java_clients
 
@@ -18,7 +18,7 @@ PROPERTIES = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "200",
     "log.initial.task.delay.ms": "100",
-    "log.flush.start.offset.checkpoint.interval.ms": "500",  # else brokers that die forget what was deleted of a log
+    "log.flush.start.offset.checkpoint.interval.ms": "500",  # otherwise a killed broker forgets deleted log starts
     **{
         f"group.{kind}.{limit}session.timeout.ms": "1800000"
         for kind in ("consumer", "share", "streams")
@@ -29,10 +29,10 @@ PROPERTIES = {
 
 
 class Incident(Cut):
-    """One run of the script; `play` returns with every member alive and at rest, and nothing being written."""
+    """One run of the script. When `play` returns, every member is alive and at rest, and nothing is written."""
 
     def play(self) -> None:
-        """All of it: what takes long begins first, what must be fresh comes last."""
+        """Run all steps: those that take long start first, those that must be recent come last."""
         self._do(self.begin)
         middle: list[Callable[[], None]] = [
             self.reset_by_the_tool,
@@ -67,87 +67,87 @@ class Incident(Cut):
             self._do(step)
 
     def _do(self, step: Callable[[], None]) -> None:
-        self.hands.runner.said.write(f"--- {step.__name__}\n")
+        self.actions.runner.said.write(f"--- {step.__name__}\n")
         step()
         self.book.done.append(step.__name__)
 
-    # What takes long
+    # Steps that take long
 
     def before_the_job(self) -> None:
-        """Topics, and a first commit, with which the offsets topic comes."""
-        self.hands.create_topic(self.goods, self.count, self.end)
-        self.hands.create_topic(self.queue, 1, 100)
-        self.hands.create_topic(self.rising, 1, 50)
-        self.hands.commit(self.name("sleepers"), self.some())
+        """Create the topics, and make a first commit so that the offsets topic exists."""
+        self.actions.create_topic(self.goods, self.count, self.end)
+        self.actions.create_topic(self.queue, 1, 100)
+        self.actions.create_topic(self.rising, 1, 50)
+        self.actions.commit(self.name("sleepers"), self.random_offsets())
 
     def begin(self) -> None:
-        """A member that is killed; offsets that will expire; and commits long before those of the end."""
-        hands = self.hands
+        """Kill a member, leave offsets to expire, and make commits long before those at the end."""
+        actions = self.actions
         self.kill_a_member()
         group = self.name("emptied")
-        hands.join(group, f"{group}-1", self.goods, **CLASSIC)
-        offsets, began = self.some(), now_ms()
-        hands.commit(group, offsets)
-        hands.leave(group, f"{group}-1")
+        actions.join(group, f"{group}-1", self.goods, **CLASSIC)
+        offsets, began = self.random_offsets(), now_ms()
+        actions.commit(group, offsets)
+        actions.leave(group, f"{group}-1")
         self.book.endings = [Ending(Cell(group, *place), began, now_ms()) for place in offsets]
         self.begin_statuses()
 
     def begin_statuses(self) -> None:
-        """Groups of one member each, whose status is decided by what they commit now and at the end."""
-        hands, first = self.hands, {"rewound": 60, "stalled": 40, "catching-up": 10, "late": 20, "stopped": 30}
+        """Start groups of one member each; their commits now and at the end decide their status."""
+        actions, first = self.actions, {"rewound": 60, "stalled": 40, "catching-up": 10, "late": 20, "stopped": 30}
         offsets = {name: (self.queue, offset) for name, offset in {**first, "healthy": 100}.items()}
         offsets["falling-behind"] = (self.rising, 45)
         for name, (topic, _) in offsets.items():
             properties = self.rng.choice((CLASSIC, KIP_848))
-            hands.join(self.name(name), f"{self.name(name)}-1", topic, **properties)
-        hands.await_sampled([*((self.goods, n) for n in range(self.count)), (self.queue, 0), (self.rising, 0)])
+            actions.join(self.name(name), f"{self.name(name)}-1", topic, **properties)
+        actions.await_sampled([*((self.goods, n) for n in range(self.count)), (self.queue, 0), (self.rising, 0)])
         for name, (topic, offset) in offsets.items():
-            hands.commit(self.name(name), {(topic, 0): offset})
+            actions.commit(self.name(name), {(topic, 0): offset})
             self.book.lags[Cell(self.name(name), topic, 0)] = {self.queue: 100, self.rising: 50}[topic] - offset
         self.book.lags_ms = now_ms()
 
     def kill_a_member(self) -> None:
-        """Its process is gone at once: it leaves no group, and is missed when its session ends."""
-        hands, group = self.hands, self.name("watchers")
+        """Kill a member's process: it does not leave its group, which notices when the session ends."""
+        actions, group = self.actions, self.name("watchers")
         stays, self.killed = f"{group}-1", f"{group}-2"
-        hands.join(group, stays, self.goods, **CLASSIC)
-        with java_clients(hands.kafka.bootstrap_server, hands.kafka.version) as doomed:
+        actions.join(group, stays, self.goods, **CLASSIC)
+        with java_clients(actions.kafka.bootstrap_server, actions.kafka.version) as doomed:
             member = doomed.consumer(
                 group, self.goods, client_id=self.killed, session_timeout_ms=_KILLED_SESSION_MS, **CLASSIC
             )
-            hands.joined(group, self.killed, member)
-            hands.commit(group, self.some())
-            places = hands.assigned(group)[self.killed]
+            actions.add_member(group, self.killed, member)
+            actions.commit(group, self.random_offsets())
+            places = actions.assigned(group)[self.killed]
             assert places
             had_ms = now_ms()
-        hands.members[group].pop(self.killed)
+        actions.members[group].pop(self.killed)
         self.book.handovers = [Handover(Cell(group, *place), self.killed, stays, had_ms, 0) for place in places]
 
     def see_the_killed_gone(self) -> None:
         group = self.name("watchers")
-        self.hands.settle(group)
-        self.hands.note_left(group, self.killed)
-        [stays] = self.hands.members[group]
-        assert {each.cell[1:] for each in self.book.handovers} < {*self.hands.assigned(group)[stays]}
+        self.actions.settle(group)
+        self.actions.note_left(group, self.killed)
+        [stays] = self.actions.members[group]
+        assert {each.cell[1:] for each in self.book.handovers} < {*self.actions.assigned(group)[stays]}
         self.book.handovers = [each._replace(taken_ms=now_ms()) for each in self.book.handovers]
 
     def see_offsets_expire(self) -> None:
         for name in ("sleepers", "emptied", "cleaners", "rereaders"):
-            self.hands.await_expiry(self.name(name))
-        self.hands.await_expiry(self.beside)
+            self.actions.await_expiry(self.name(name))
+        self.actions.await_expiry(self.blocked_group)
 
-    # What must be fresh
+    # Steps that must be recent
 
     def last_commits(self) -> None:
-        """What decides the status of the groups, against what they committed long before."""
-        hands = self.hands
-        hands.produce(self.rising, {0: 30})
-        hands.await_sampled([(self.rising, 0)])
+        """Make the commits that, together with the earlier ones, decide the status of the groups."""
+        actions = self.actions
+        actions.produce(self.rising, {0: 30})
+        actions.await_sampled([(self.rising, 0)])
         for name, offset in (("catching-up", 50), ("late", 60), ("stalled", 40)):
-            hands.commit(self.name(name), {(self.queue, 0): offset})
-        hands.commit(self.name("rewound"), {(self.queue, 0): 25}, "moved back by its owner")
-        hands.commit(self.name("falling-behind"), {(self.rising, 0): 46})
-        hands.commit(self.name("dead"), {(self.queue, 0): 15})
+            actions.commit(self.name(name), {(self.queue, 0): offset})
+        actions.commit(self.name("rewound"), {(self.queue, 0): 25}, "moved back by its owner")
+        actions.commit(self.name("falling-behind"), {(self.rising, 0): 46})
+        actions.commit(self.name("dead"), {(self.queue, 0): 15})
         time.sleep(3)  # its window is of one second
         self.book.statuses = {
             self.name(name): told
@@ -156,7 +156,7 @@ class Incident(Cut):
                 "stalled": ("ERR", "STALL", "stalled"),
                 "catching-up": ("OK", "OK", "catching up"),
                 "late": ("OK", "OK", "late"),
-                "stopped": ("ERR", "STOP", "unknown"),  # of one commit that is not old enough to tell
+                "stopped": ("ERR", "STOP", "unknown"),  # its single commit is too recent to decide
                 "falling-behind": ("WARN", "WARN", "falling behind"),
                 "healthy": ("OK", "OK", "ok"),
                 "dead": ("ERR", "STOP", "dead"),

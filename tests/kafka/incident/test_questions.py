@@ -1,4 +1,4 @@
-"""Each question of the incident by one command, as a user gives it, against what the script wrote down."""
+"""One command answers each question about the incident, as the script's book has it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Row = dict[str, Any]
 _RETENTION_MS = 60_000
 
 
-def asked(recorded: Recorded, *command: str) -> list[Row]:
-    """The rows of a command's answer."""
+def answer(recorded: Recorded, *command: str) -> list[Row]:
+    """Return the rows that a command prints."""
     rows: list[Row] = json.loads(printed(*command, "--output", "json", "--tables", str(recorded.tables)))
     return rows
 
 
 def time(ms: int) -> str:
-    """An instant as commands print it, and take it."""
+    """Return an instant in the form that commands print and accept."""
     return instant(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -39,14 +39,14 @@ def cell(row: Row) -> Cell:
     return Cell(row["group"], row["topic"], row["partition"])
 
 
-def what_it_was(row: Row) -> str:
-    """Where a recreated topic ended when it was committed, between two samples, the job may know or not."""
-    what: str = row["what"]
+def finding_of(row: Row) -> str:
+    """Return the finding of a row, without where a recreated topic ended: the job may or may not have sampled that."""
+    text: str = row["what"]
     recreated = "the topic was recreated"
-    return recreated if what.startswith(recreated) else what
+    return recreated if text.startswith(recreated) else text
 
 
-def is_of(row: Row, commit: Commit) -> bool:
+def is_row_of_commit(row: Row, commit: Commit) -> bool:
     return (
         cell(row) == commit.cell
         and row["to"] == commit.offset
@@ -54,29 +54,37 @@ def is_of(row: Row, commit: Commit) -> bool:
     )
 
 
-def test_who_moved_my_offset(recorded: Recorded) -> None:
-    """From where to where, when, by whom: the owner of the partition, or someone while the group had no member."""
-    every = asked(recorded, "offsets", "audit", "--since", recorded.since.isoformat())
-    rows = [row for row in every if row["group"] not in recorded.book.automatic]
-    found = [(cell(row), row["from"], row["to"], what_it_was(row)) for row in rows]
+def test_audit_shows_who_moved_an_offset(recorded: Recorded) -> None:
+    """The audit shows both offsets, the time, and who did it: the owner, or someone while the group was empty."""
+    audit_rows = answer(recorded, "offsets", "audit", "--since", recorded.since.isoformat())
+    rows = [row for row in audit_rows if row["group"] not in recorded.book.automatic]
+    found = [(cell(row), row["from"], row["to"], finding_of(row)) for row in rows]
     assert sorted(found) == sorted(
-        (each.cell, each.previous, each.committed, each.finding + (f", to {each.moved_to}" if each.moved_to else ""))
+        (
+            each.cell,
+            each.previous,
+            each.committed,
+            each.finding + (f", to {each.moved_to}" if each.moved_to else ""),
+        )
         for each in recorded.book.findings
     )
     for row in rows:
-        assert any(is_of(row, commit) for commit in recorded.book.commits), row
+        assert any(is_row_of_commit(row, commit) for commit in recorded.book.commits), row
         assert row["moved"] == row["to"] - row["from"]
         by_owner = (f"{row['group']}-1", "Stable", 1)
-        from_outside = (None, "Empty", 0)
-        told = {"moved back by its owner": by_owner, "moved back while the group had no members": from_outside}
-        if wanted := told.get(row["what"].partition(",")[0]):
+        without_members = (None, "Empty", 0)
+        expected_by_finding = {
+            "moved back by its owner": by_owner,
+            "moved back while the group had no members": without_members,
+        }
+        if wanted := expected_by_finding.get(row["what"].partition(",")[0]):
             assert (row["client_id"], row["state"], row["members"]) == wanted, row
 
 
-def test_why_did_it_rebalance(recorded: Recorded) -> None:
-    """Who joined and who left; the one that was killed left when nobody had heard of it for its session."""
+def test_rebalances_show_who_joined_and_left(recorded: Recorded) -> None:
+    """The command shows who joined and left. The killed member left when its session timed out."""
     passings = defaultdict[tuple[str, str], list[str]](list)
-    rows = asked(recorded, "groups", "rebalances", "--since", recorded.since.isoformat())
+    rows = answer(recorded, "groups", "rebalances", "--since", recorded.since.isoformat())
     for row in rows:
         for change in ("joined", "left"):
             clients = row[f"{change}_clients"]
@@ -90,13 +98,13 @@ def test_why_did_it_rebalance(recorded: Recorded) -> None:
     assert time(lost.had_ms) < row["at"] < time(lost.taken_ms)
 
 
-def test_who_owned_the_partition_then(recorded: Recorded) -> None:
+def test_describe_at_shows_past_owners(recorded: Recorded) -> None:
     lost = recorded.book.handovers[0]
     group = lost.cell.group
     owners = {
         at_ms: {
             cell(row): row["client_id"]
-            for row in asked(recorded, "groups", "describe", "--group", group, "--at", time(at_ms))
+            for row in answer(recorded, "groups", "describe", "--group", group, "--at", time(at_ms))
         }
         for at_ms in (lost.had_ms, lost.taken_ms)
     }
@@ -104,59 +112,61 @@ def test_who_owned_the_partition_then(recorded: Recorded) -> None:
     for each in recorded.book.handovers:
         assert owners[lost.had_ms][each.cell] == each.giver
         assert owners[lost.taken_ms][each.cell] == each.taker
-    kept = owners[lost.had_ms].keys() - {each.cell for each in recorded.book.handovers}
-    assert {owners[lost.had_ms][each] for each in kept} == {lost.taker}
+    unmoved = owners[lost.had_ms].keys() - {each.cell for each in recorded.book.handovers}
+    assert {owners[lost.had_ms][each] for each in unmoved} == {lost.taker}
 
 
-def test_how_far_behind_were_we(recorded: Recorded) -> None:
+def test_lag_at_shows_past_lag(recorded: Recorded) -> None:
     wanted, at = recorded.book.lags, time(recorded.book.lags_ms)
     groups = [f"--group={each.group}" for each in wanted]
-    assert {cell(row): row["lag"] for row in asked(recorded, "lag", *groups, "--at", at)} == wanted
-    described = asked(recorded, "groups", "describe", *groups, "--at", at)
+    assert {cell(row): row["lag"] for row in answer(recorded, "lag", *groups, "--at", at)} == wanted
+    described = answer(recorded, "groups", "describe", *groups, "--at", at)
     assert {cell(row): row["lag"] for row in described} == wanted
 
 
-def test_will_anything_expire_tonight(recorded: Recorded) -> None:
-    """What was to go did go, when it had been said; and at the end what goes next."""
+def test_expiring_announces_what_expires(recorded: Recorded) -> None:
+    """Offsets expired no earlier than announced, and the final announcement names all offsets that expire next."""
     book, endings = recorded.book, {each.cell: each for each in recorded.book.endings}
     (group,) = {each.group for each in endings}
     at = time(book.endings[0].until_ms)
-    said = {
+    announced = {
         cell(row): row["expires_at"]
-        for row in asked(recorded, "offsets", "expiring", "--within", "12h", "--group", group, "--at", at)
+        for row in answer(recorded, "offsets", "expiring", "--within", "12h", "--group", group, "--at", at)
     }
-    assert said.keys() == endings.keys()
+    assert announced.keys() == endings.keys()
     for each, (_, since_ms, until_ms) in endings.items():
-        assert time(since_ms + _RETENTION_MS) <= said[each] <= time(until_ms + _RETENTION_MS)
-    gone = {
+        assert time(since_ms + _RETENTION_MS) <= announced[each] <= time(until_ms + _RETENTION_MS)
+    deleted = {
         cell(row): row["at"]
-        for row in asked(recorded, "offsets", "history", "--group", group)
+        for row in answer(recorded, "offsets", "history", "--group", group)
         if row["what"] == "deleted: expired"
     }
-    assert gone.keys() == endings.keys()
-    assert all(said[each] <= gone[each] for each in gone)
-    left = {each for each in recorded.answers.offsets if not recorded.answers.groups[each.group]["member_count"]}
+    assert deleted.keys() == endings.keys()
+    assert all(announced[each] <= deleted[each] for each in deleted)
+    remaining = {each for each in recorded.answers.offsets if not recorded.answers.groups[each.group]["member_count"]}
     now = recorded.now.isoformat()
-    assert {cell(row) for row in asked(recorded, "offsets", "expiring", "--within", "12h", "--at", now)} == left
+    assert {cell(row) for row in answer(recorded, "offsets", "expiring", "--within", "12h", "--at", now)} == remaining
 
 
-def test_which_groups_are_dead(recorded: Recorded) -> None:
+def test_status_names_dead_groups(recorded: Recorded) -> None:
     now, statuses = recorded.now.isoformat(), recorded.book.statuses
-    rows = asked(recorded, "groups", "status", "--at", now, "--fail-on", "never")
+    rows = answer(recorded, "groups", "status", "--at", now, "--fail-on", "never")
     assert {row["group"] for row in rows} == recorded.answers.groups.keys()
-    told = {row["group"]: (row["burrow"], row["burrow_partition_status"] or "OK", row["verdict"]) for row in rows}
-    may_be = outcomes(recorded.book, recorded.answers, recorded.now_ms)
+    statuses_by_group = {
+        row["group"]: (row["burrow"], row["burrow_partition_status"] or "OK", row["verdict"]) for row in rows
+    }
+    possible = outcomes(recorded.book, recorded.answers, recorded.now_ms)
     assert {
         name: own
-        for name, own in told.items()
-        if own not in [(status, worst or "OK", verdict) for status, worst, verdict in may_be[name]]
+        for name, own in statuses_by_group.items()
+        if own not in [(status, worst or "OK", verdict) for status, worst, verdict in possible[name]]
     } == {}
-    assert {name: told[name] for name in statuses} == statuses
-    dead = asked(recorded, "groups", "status", "--at", now, "--verdict", "dead", "--fail-on", "never")
+    assert {name: statuses_by_group[name] for name in statuses} == statuses
+    dead = answer(recorded, "groups", "status", "--at", now, "--verdict", "dead", "--fail-on", "never")
     assert {row["group"] for row in dead} == {name for name, (*_, verdict) in statuses.items() if verdict == "dead"}
 
 
-def test_the_page_of_the_incident_names_them(recorded: Recorded, tmp_path: Path) -> None:
+def test_the_report_shows_verdicts_findings_and_owners(recorded: Recorded, tmp_path: Path) -> None:
     file, book = tmp_path / "night.html", recorded.book
     period = ("--since", recorded.since.isoformat(), "--until", recorded.now.isoformat())
     printed("report", "--file", str(file), *period, "--tables", str(recorded.tables))

@@ -1,4 +1,4 @@
-"""What the script of the incident does with, each act of which is seen to have happened before it goes on."""
+"""The actions of the incident's script. Each one returns once the cluster confirms its effect."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
 
 from offsetstream.embedded.clients import QUIET
 from offsetstream.embedded.kafka import EmbeddedKafka
-from tests.kafka.incident.asking import Asking
 from tests.kafka.incident.book import Book, Cell, Deletion, Finding, Passing, Place
+from tests.kafka.incident.observer import Observer
 from tests.kafka.java_clients import JavaClients, Member
 from tests.kafka.jobs import JobRunner
 
@@ -27,8 +27,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Hands(Asking):
-    """Clients and their groups, topics and commits; all is written down in the book."""
+class Actions(Observer):
+    """Actions on topics, groups and commits, by real clients. Each is recorded in the book."""
 
     def __init__(self, kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner, book: Book) -> None:
         super().__init__(kafka, clients, runner, book)
@@ -37,16 +37,16 @@ class Hands(Asking):
     # Topics
 
     def create_topic(self, topic: str, partitions: int, records: int) -> None:
-        """Create a topic with so many records in each partition."""
+        """Create a topic with `records` records in each partition."""
         self._topics.create_topics([NewTopic(topic, partitions)])[topic].result(_TIMEOUT)
         self.await_(lambda: topic in self.admin.topic_names().values(), f"no topic {topic}")
         self.book.topic_names |= self.admin.topic_names()
         self.produce(topic, dict.fromkeys(range(partitions), records))
-        # Nobody commits in it by now, so the job has not sampled it empty.
+        # Without a commit the job does not sample the topic, so it never saw it empty.
         self.book.ends |= {(topic, number): [records] for number in range(partitions)}
 
     def produce(self, topic: str, records: Mapping[int, int]) -> None:
-        """Append so many records to each partition."""
+        """Append records: their number by partition."""
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_server, "acks": "all"}, logger=QUIET)
         delivered: list[Any] = []
         for partition, count in records.items():
@@ -59,22 +59,22 @@ class Hands(Asking):
             ends.append(ends[-1] + count)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic that the job has seen; wait until Admin gives no offset in it, and the job has missed it."""
+        """Delete a topic that the job knows; wait until Admin has no offset in it and the job knows of it."""
         topic_id = self._id_of(topic)
         self.await_job(lambda: topic_id in dict(self.runner.rows("topics", "topic_id", "deleted_at")))
         self._topics.delete_topics([topic])[topic].result(_TIMEOUT)
-        began = now_ms()
-        cells = [cell for cell in self.book.standing() if cell.topic == topic]
+        started_ms = now_ms()
+        cells = [cell for cell in self.book.current_offsets() if cell.topic == topic]
         self.await_(lambda: not [c for c in self.offsets({c.group for c in cells}) if c.topic == topic], topic)
         self.await_job(lambda: self._is_deleted(topic_id))
-        self._deleted(cells, "topic deleted", began)
+        self._record_deletions(cells, "topic deleted", started_ms)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         self._topics.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT)
         self.await_(lambda: len(self.cluster.topic_partitions(topic)) == partitions, f"{topic} has not grown")
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
-        """Delete what is before an offset, and wait until the job has sampled it."""
+        """Delete the records before an offset; wait until the job has sampled the new log start."""
         place = TopicPartition(topic, partition, offset)
         self._topics.delete_records([place])[place].result(_TIMEOUT)
         columns = ("topic", "partition", "log_start_offset")
@@ -84,17 +84,17 @@ class Hands(Asking):
     # Groups
 
     def join(self, group: str, client: str, *topics: str, **properties: Any) -> None:
-        """A member joins and is assigned its partitions."""
+        """Start a member; wait until it has its partitions."""
         member = self.clients.consumer(group, *topics, client_id=client, **properties)
-        self.joined(group, client, member)
+        self.add_member(group, client, member)
 
-    def joined(self, group: str, client: str, member: Member) -> None:
+    def add_member(self, group: str, client: str, member: Member) -> None:
         self.members.setdefault(group, {})[client] = member
         self.settle(group)
         self.book.passings.append(Passing(group, client, "joined"))
 
     def leave(self, group: str, client: str) -> None:
-        """A member closes; the others are at rest again, or the group is empty."""
+        """Close a member; wait until the group is stable again or empty."""
         self.members[group].pop(client).leave()
         self.settle(group)
         self.note_left(group, client)
@@ -103,7 +103,7 @@ class Hands(Asking):
         self.book.passings.append(Passing(group, client, "left"))
 
     def settle(self, group: str) -> None:
-        """Wait until the group has just its members, and is at rest."""
+        """Wait until the group has exactly its members and is stable (or empty)."""
         clients = sorted(self.members.get(group, _NO_MEMBERS))
 
         def is_settled() -> bool:
@@ -120,8 +120,8 @@ class Hands(Asking):
     # Commits
 
     def commit(self, group: str, offsets: Mapping[Place, int], finding: str | None = None) -> None:
-        """Commit by the members to whom the partitions are assigned, or by a simple consumer where there are none."""
-        began = now_ms()
+        """Commit by the members that own the partitions, or by a simple consumer if the group has no members."""
+        started_ms = now_ms()
         if self.members.get(group):
             for client, places in self.assigned(group).items():
                 own = {place: offsets[place] for place in places if place in offsets}
@@ -129,57 +129,63 @@ class Hands(Asking):
                     self.members[group][client].commit(own)
         else:
             self.clients.commit(group, offsets)
-        self.committed(group, offsets, began, finding)
+        self.await_committed(group, offsets, started_ms, finding)
 
-    def committed(
+    def await_committed(
         self,
         group: str,
         offsets: Mapping[Place, int],
-        began: int,
+        started_ms: int,
         finding: str | None = None,
         moved_to: str | None = None,
     ) -> None:
-        """See that Admin gives these offsets, and write them down."""
-        wanted = {Cell(group, *place): offset for place, offset in offsets.items()}
-        self.await_(lambda: self.offsets([group]).items() >= wanted.items(), f"{group} never committed {offsets}")
-        for cell, offset in wanted.items():
+        """Wait until Admin returns these offsets; record them."""
+        expected = {Cell(group, *place): offset for place, offset in offsets.items()}
+        self.await_(lambda: self.offsets([group]).items() >= expected.items(), f"{group} never committed {offsets}")
+        for cell, offset in expected.items():
             if finding is not None:
                 previous = [c.offset for c in self.book.commits if c.cell == cell and c.offset is not None][-1]
                 self.book.findings.append(Finding(cell, previous, offset, finding, moved_to))
-            self.book.note(cell, offset, began, now_ms())
+            self.book.add_commit(cell, offset, started_ms, now_ms())
 
-    def reset(self, group: str, topic: str, how: list[str], wanted: Mapping[int, int], **told: str | None) -> None:
+    def reset(
+        self, group: str, topic: str, options: list[str], expected: Mapping[int, int], **details: str | None
+    ) -> None:
         """Reset an empty group's offsets by Kafka's own tool."""
-        began = now_ms()
-        self.tool(group, "--reset-offsets", "--topic", topic, *how, "--execute")
-        self.committed(group, {(topic, number): offset for number, offset in wanted.items()}, began, **told)
+        started_ms = now_ms()
+        self.tool(group, "--reset-offsets", "--topic", topic, *options, "--execute")
+        self.await_committed(
+            group, {(topic, number): offset for number, offset in expected.items()}, started_ms, **details
+        )
 
     def delete_offsets(self, group: str, places: Iterable[Place], *, by_tool: bool) -> None:
         """Delete offsets of a group, by Kafka's own tool or by Admin."""
-        began, places = now_ms(), list(places)
+        started_ms, places = now_ms(), list(places)
         for topic, number in places if by_tool else ():
             self.tool(group, "--delete-offsets", "--topic", f"{topic}:{number}")
         if not by_tool:
             self.admin.delete_offsets(group, places)
         cells = [Cell(group, *place) for place in places]
         self.await_(lambda: not self.offsets([group]).keys() & set(cells), f"{group} keeps {places}")
-        self._deleted(cells, "offsets deleted", began)
+        self._record_deletions(cells, "offsets deleted", started_ms)
 
     def delete_group(self, group: str) -> None:
-        began = now_ms()
+        started_ms = now_ms()
         self.admin.delete_groups([group])
-        self.await_(lambda: group not in self.listed(), f"{group} is still there")
-        self._deleted([cell for cell in self.book.standing() if cell.group == group], "group deleted", began)
+        self.await_(lambda: group not in self.group_ids(), f"{group} is still there")
+        self._record_deletions(
+            [cell for cell in self.book.current_offsets() if cell.group == group], "group deleted", started_ms
+        )
 
     def await_expiry(self, group: str) -> None:
-        """Wait until the coordinator has let all offsets of a group go."""
-        cells = [cell for cell in self.book.standing() if cell.group == group]
-        began = now_ms()
-        self.await_(lambda: group not in self.listed() or not self.offsets([group]), f"{group} does not expire")
-        self._deleted(cells, "expired", began - 60_000)
+        """Wait until the coordinator has expired all offsets of a group."""
+        cells = [cell for cell in self.book.current_offsets() if cell.group == group]
+        started_ms = now_ms()
+        self.await_(lambda: group not in self.group_ids() or not self.offsets([group]), f"{group} does not expire")
+        self._record_deletions(cells, "expired", started_ms - 60_000)
 
-    def _deleted(self, cells: Iterable[Cell], reason: str, began: int) -> None:
-        standing = self.book.standing()
+    def _record_deletions(self, cells: Iterable[Cell], reason: str, started_ms: int) -> None:
+        offsets_before = self.book.current_offsets()
         for cell in cells:
-            self.book.deletions.append(Deletion(cell, standing[cell], reason))
-            self.book.note(cell, None, began, now_ms())
+            self.book.deletions.append(Deletion(cell, offsets_before[cell], reason))
+            self.book.add_commit(cell, None, started_ms, now_ms())
