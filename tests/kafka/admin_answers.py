@@ -1,6 +1,6 @@
-"""What the cluster itself says of its groups, by confluent-kafka's Admin client, as plain sorted values.
+"""The cluster's own answers about its groups, from confluent-kafka's Admin client, as plain sorted values.
 
-It does not see share and streams groups, and lists no offsets of topics that it may not describe.
+The client does not see share and streams groups, and lists no offsets in topics that it may not describe.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class DescribedMember:
     client_host: str  # with its slash, as the tables have it
     group_instance_id: str | None
     assigned: tuple[Place, ...]
-    target: tuple[Place, ...] | None  # of KIP-848 groups only
+    target: tuple[Place, ...] | None  # only in KIP-848 groups
 
 
 @dataclass(frozen=True)
@@ -73,33 +73,33 @@ class CommittedOffset:
 
 
 def list_groups(admin: AdminClient) -> list[ListedGroup]:
-    """List all groups that the cluster lists, by id."""
-    found = admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
-    assert not found.errors, found.errors
+    """Return all groups of the cluster, sorted by id."""
+    listing = admin.list_consumer_groups(request_timeout=_TIMEOUT).result(_TIMEOUT)
+    assert not listing.errors, listing.errors
     return sorted(
         ListedGroup(group.group_id, _TYPES[group.type], _STATES[group.state], bool(group.is_simple_consumer_group))
-        for group in found.valid
+        for group in listing.valid
     )
 
 
 def describe_groups(admin: AdminClient, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:
     """Describe groups with their members; a group that does not exist raises KafkaException or is Dead."""
-    wanted = sorted(group_ids)
-    if not wanted:
+    ids = sorted(group_ids)
+    if not ids:
         return {}
-    asked = admin.describe_consumer_groups(wanted, request_timeout=_TIMEOUT)
-    return {group_id: _described(asked[group_id].result(_TIMEOUT)) for group_id in wanted}
+    futures = admin.describe_consumer_groups(ids, request_timeout=_TIMEOUT)
+    return {group_id: _described(futures[group_id].result(_TIMEOUT)) for group_id in ids}
 
 
 def committed_offsets(admin: AdminClient, group_ids: Iterable[str]) -> dict[tuple[str, str, int], CommittedOffset]:
-    """Ask for all committed offsets of the groups, by (group, topic, partition).
+    """Return all committed offsets of the groups, by (group, topic, partition).
 
-    First waits for their coordinators: where one is away, librdkafka 2.16 ends the process with a segmentation fault
+    First wait for their coordinators: if one is missing, librdkafka 2.16 ends the process with a segmentation fault
     instead of an error (its issue 5040: the admin client has no group to refresh the coordinator of).
     """
     group_ids = list(group_ids)
     await_coordinators(admin, group_ids)
-    asked = {
+    futures = {
         group_id: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])[group_id]
         for group_id in sorted(group_ids)
     }
@@ -107,7 +107,7 @@ def committed_offsets(admin: AdminClient, group_ids: Iterable[str]) -> dict[tupl
         (group_id, place.topic, place.partition): CommittedOffset(
             place.offset, place.metadata or "", None if place.leader_epoch in (None, -1) else place.leader_epoch
         )
-        for group_id, future in asked.items()
+        for group_id, future in futures.items()
         for place in future.result(_TIMEOUT).topic_partitions
         if place.offset >= 0
     }
@@ -117,12 +117,14 @@ def await_coordinators(admin: AdminClient, group_ids: Iterable[str]) -> None:
     """Wait until a coordinator answers for each of the groups, which need not exist."""
     waiting = sorted(group_ids)
 
-    def are_there() -> bool:
-        asked = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT) if waiting else {}
-        waiting[:] = [each for each, future in asked.items() if is_coordinator_unavailable(future.exception(_TIMEOUT))]
+    def are_available() -> bool:
+        futures = admin.describe_consumer_groups(waiting, request_timeout=_TIMEOUT) if waiting else {}
+        waiting[:] = [
+            each for each, future in futures.items() if is_coordinator_unavailable(future.exception(_TIMEOUT))
+        ]
         return not waiting
 
-    await_(are_there, lambda: f"no coordinator for {waiting}")
+    await_(are_available, lambda: f"no coordinator for {waiting}")
 
 
 def _described(group: ConsumerGroupDescription) -> DescribedGroup:

@@ -1,4 +1,4 @@
-"""Who plays in the workload of all group types: groups by what becomes of them, each as data."""
+"""The groups of the workload with all group types, as data, sorted by what the workload does to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ SHORT_LIVED = "short-lived"  # a topic that is deleted while groups have offsets
 
 @dataclass(frozen=True)
 class Cast:
-    """A group of consumers or share consumers: what it is when all have joined, and how they subscribe.
+    """A group of consumers or share consumers: its expected state after all have joined, and their subscription.
 
-    A topic that begins with ^ is a pattern that the coordinator resolves.
+    A topic that starts with ^ is a pattern that the coordinator resolves.
     """
 
     group_id: str
@@ -75,12 +75,12 @@ APPLICATIONS = (
     Application("streams-left", "Streams", 1),
     Application("streams-deleted", "Streams", 1),
 )
-# Everyone leaves these; the deleted ones are deleted then.
+# All members leave these groups; then some of the groups are deleted.
 EMPTIED = ("java-left", "kip848-left", "share-left", "streams-left")
 DELETED = ("java-deleted", "kip848-deleted", "share-deleted", "streams-deleted", "offsets-only-deleted")
-STATIC_AWAY = "kip848-static-away"  # one leaves, who keeps its place: the group is Reconciling (reference 5.10 item 3)
+STATIC_AWAY = "kip848-static-away"  # one static member leaves: the group is Reconciling (reference 5.10 item 3)
 
-# Groups that are converted (reference 5.8), as they begin.
+# Groups that are converted (reference 5.8), as they start.
 _BY_CLASSIC = {"partition_assignment_strategy": _RANGE}
 CONVERTED, AND_BACK = "converted", "converted-and-back"
 CONVERTED_EMPTY, BACK_EMPTY = "converted-when-empty", "back-when-empty"
@@ -100,7 +100,7 @@ OFFSETS_ONLY = (
     "offsets-only-deleted",
 )
 
-# How the transactions of a group end, one after the other; those that stay open come last.
+# How the transactions of a group end, in order; the ones that stay open come last.
 COMMIT, ABORT, OPEN = "commitTransaction", "abortTransaction", None
 TRANSACTIONS: dict[str, tuple[str | None, ...]] = {
     "transactions-committed": (COMMIT, COMMIT),

@@ -1,4 +1,4 @@
-"""A Spark session for the jobs that tests run in their own process, and a broker of their own to run them on."""
+"""A Spark session for jobs that run in the tests' process, and a separate broker for them."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from offsetstream.spark.local import local_session
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The one session of the process, stopped with it: Spark has no second one."""
+    """The only session of the process, stopped at its end: Spark allows no second one."""
     return local_session("local[2]")
 
 
 @pytest.fixture(scope="module")
 def own_kafka() -> Iterator[EmbeddedKafka]:
-    """A broker on which no other test makes groups, so that all of its groups can be compared."""
+    """A broker on which no other test module creates groups, so that all of its groups can be compared."""
     with EmbeddedKafka() as kafka:
         yield kafka

@@ -1,4 +1,4 @@
-"""Kafka's own Admin client with what tests do by it, besides asking."""
+"""Kafka's own Admin client, with the changes that tests make through it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,14 +14,14 @@ class JavaAdmin(KafkaAdmin):
         self._clients = clients
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups of any type that are empty."""
+        """Delete empty groups of any type."""
         self.client.deleteConsumerGroups(list(group_ids)).all().get()
 
     def delete_offsets(self, group_id: str, places: Iterable[Place]) -> None:
         """Delete committed offsets of a group."""
-        wanted = {self._clients.place(place) for place in places}
-        self.client.deleteConsumerGroupOffsets(group_id, wanted).all().get()
+        partitions = {self._clients.place(place) for place in places}
+        self.client.deleteConsumerGroupOffsets(group_id, partitions).all().get()
 
     def alter_offsets(self, group_id: str, offsets: Mapping[Place, int], metadata: str = "") -> None:
-        """Set committed offsets of an empty group, which is made if it is not there."""
+        """Set committed offsets of an empty group; create the group if it does not exist."""
         self.client.alterConsumerGroupOffsets(group_id, self._clients.offsets(offsets, metadata)).all().get()

@@ -1,7 +1,7 @@
-"""Kafka's own Java clients in one JVM: share consumers, Kafka Streams and whatever else confluent-kafka cannot be.
+"""Kafka's own Java clients in one JVM: share consumers, Kafka Streams and other clients that confluent-kafka lacks.
 
-A client is polled by a thread of the JVM, not of this process, and lives until it leaves or the JVM ends: then it is
-gone as after a crash, and its group keeps it until its session ends.
+A thread of the JVM polls each client until it leaves or the JVM ends. At the end of the JVM the clients disappear as
+in a crash, and their groups keep them until their sessions end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from py4j.java_gateway import JavaGateway
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 
-SESSION_MS = 1_800_000  # as long as brokers allow: who crashes stays a member for the rest of the test
+SESSION_MS = 1_800_000  # the longest that brokers allow: a crashed client stays a member for the rest of the test
 _POLL_MS = 50
 _TRANSACTION_MS = 900_000
 _CONSUMER = "org.apache.kafka.clients.consumer.Consumer"
@@ -26,7 +26,7 @@ Place = tuple[str, int]  # topic and partition
 
 
 class Member:
-    """A consumer that a thread of the JVM polls, so that it joins, rebalances and reads until it leaves."""
+    """A consumer that a JVM thread polls: it joins, rebalances and reads until it leaves."""
 
     def __init__(self, clients: "JavaClients", consumer: Any, interface: str) -> None:
         self._clients, self._consumer, self._interface = clients, consumer, interface
@@ -36,7 +36,7 @@ class Member:
         self._polling = self._thread.scheduleWithFixedDelay(poll, 0, _POLL_MS, milliseconds)
 
     def check(self) -> None:
-        """Raise what a poll raised, which ended the polling."""
+        """Raise the error that ended the polling, if any."""
         if self._polling.isDone():
             self._polling.get()
 
@@ -45,43 +45,43 @@ class Member:
         self._do("commitSync", *([] if offsets is None else [self._clients.offset_map(offsets)]))
 
     def leave(self) -> None:
-        """Leave the group as a consumer that is closed."""
+        """Close the consumer, so that it leaves its group."""
         self._do("close")
         self._thread.shutdownNow()
 
     def _do(self, method: str, *arguments: Any) -> None:
-        """Between two polls, by the thread that polls: a consumer serves one thread at a time."""
+        """Run a method between two polls, in the polling thread: a consumer allows one thread at a time."""
         self._thread.submit(self._clients.runnable(self._interface, method, self._consumer, *arguments)).get()
 
 
 class JavaClients:
-    """Makes clients of one broker; every keyword `a_b` is the client's property `a.b`."""
+    """Creates clients of one broker; a keyword `a_b` sets the client's property `a.b`."""
 
     def __init__(self, gateway: JavaGateway, bootstrap_server: str, folder: Path) -> None:
         self.jvm = gateway.jvm
         self._gateway, self._bootstrap_server, self._folder = gateway, bootstrap_server, folder
 
     def consumer(self, group_id: str, *topics: str, **properties: Any) -> Member:
-        """A member of a classic group, or with `group_protocol="consumer"` of one of KIP-848."""
+        """Return a member of a classic group, or of a KIP-848 group with `group_protocol="consumer"`."""
         consumer = self._consumer(group_id, properties)
         consumer.subscribe(list(topics))
         return Member(self, consumer, _CONSUMER)
 
     def regex_consumer(self, group_id: str, pattern: str, **properties: Any) -> Member:
-        """A member of a KIP-848 group whose coordinator resolves the pattern."""
+        """Return a member of a KIP-848 group whose coordinator resolves the pattern."""
         consumer = self._consumer(group_id, {"group_protocol": "consumer", **properties})
         consumer.subscribe(self.jvm.org.apache.kafka.clients.consumer.SubscriptionPattern(pattern))
         return Member(self, consumer, _CONSUMER)
 
     def share_consumer(self, group_id: str, *topics: str, **properties: Any) -> Member:
-        """A member of a share group; each poll acknowledges what the one before returned."""
+        """Return a member of a share group; each poll acknowledges the records of the previous one."""
         settings = self._settings(properties, group_id=group_id, **_deserializers())
         consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaShareConsumer(settings)
         consumer.subscribe(list(topics))
         return Member(self, consumer, "org.apache.kafka.clients.consumer.ShareConsumer")
 
     def streams(self, application_id: str, topology: Any, **properties: Any) -> Any:
-        """A started KafkaStreams; `close()` is its own. `group_protocol` is classic or streams."""
+        """Return a started Java KafkaStreams object. `group_protocol` is classic or streams."""
         state = self._folder / f"{application_id}-{properties.get('client_id', '')}"
         settings = self._settings(
             {"default_key_serde": _STRINGS, "default_value_serde": _STRINGS, "num_stream_threads": 1, **properties},
@@ -103,19 +103,19 @@ class JavaClients:
         application.close(options.leaveGroup(True))
 
     def copying_topology(self, source: str, target: str) -> Any:
-        """One subtopology without state."""
+        """Return a topology with one stateless subtopology."""
         builder = self.jvm.org.apache.kafka.streams.StreamsBuilder()
         builder.stream(source).to(target)
         return builder.build()
 
     def counting_topology(self, source: str) -> Any:
-        """Two subtopologies with a repartition topic between them, the second with a store and its changelog."""
+        """Return two subtopologies with a repartition topic between them; the second has a store with a changelog."""
         builder = self.jvm.org.apache.kafka.streams.StreamsBuilder()
         builder.stream(source).repartition().groupByKey().count()
         return builder.build()
 
     def commit(self, group_id: str, offsets: Mapping[Place, int], metadata: str = "") -> None:
-        """Commit as a simple consumer, by assign()."""
+        """Commit as a simple consumer (with assign())."""
         consumer = self._consumer(group_id, {})
         consumer.assign([self.place(place) for place in offsets])
         consumer.commitSync(self.offsets(offsets, metadata))
@@ -124,7 +124,7 @@ class JavaClients:
     def transaction(self, group_id: str, offsets: Mapping[Place, int], end: str | None) -> Any:
         """Commit in a transaction, then call `end`: commitTransaction, abortTransaction, or None to leave it open.
 
-        Returns the KafkaProducer, which is closed once its transaction ended.
+        Return the KafkaProducer, which is closed if its transaction ended.
         """
         settings = self._settings(
             {}, transactional_id=f"{group_id}-writer", transaction_timeout_ms=_TRANSACTION_MS, **_serializers()
@@ -140,20 +140,20 @@ class JavaClients:
         return producer
 
     def admin(self) -> Any:
-        """Kafka's Admin client."""
+        """Return Kafka's Admin client."""
         return self.jvm.org.apache.kafka.clients.admin.AdminClient.create(self._settings({}))
 
     def place(self, place: Place) -> Any:
         return self.jvm.org.apache.kafka.common.TopicPartition(*place)
 
     def offsets(self, offsets: Mapping[Place, int], metadata: str = "") -> dict[Any, Any]:
-        """Offsets as commits take them, each with the leader epoch 0."""
+        """Return offsets in the form that commits take, each with the leader epoch 0."""
         committed = self.jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
         epoch = self.jvm.java.util.Optional.of(0)
         return {self.place(place): committed(offset, epoch, metadata) for place, offset in offsets.items()}
 
     def offset_map(self, offsets: Mapping[Place, int]) -> Any:
-        """The same as a java.util.Map, for calls by reflection."""
+        """Return `offsets` as a java.util.Map, for calls by reflection."""
         found = self.jvm.java.util.HashMap()
         for place, committed in self.offsets(offsets).items():
             found[place] = committed
@@ -163,7 +163,7 @@ class JavaClients:
         return self.jvm.java.time.Duration.ofMillis(milliseconds)
 
     def runnable(self, interface: str, method: str, target: Any, *arguments: Any) -> Any:
-        """A java.lang.Runnable that calls the method, the one that takes just these arguments."""
+        """Return a java.lang.Runnable that calls the overload of the method that takes these arguments."""
         lang = self.jvm.java.lang
         methods = [m for m in lang.Class.forName(interface).getMethods() if m.getName() == method]
         found = next(m for m in methods if _takes(m.getParameterTypes(), arguments))
@@ -191,7 +191,7 @@ class JavaClients:
 
 @contextmanager
 def java_clients(bootstrap_server: str, release: str) -> Iterator[JavaClients]:
-    """A JVM of clients of a release, which ends with the block: no client leaves its group by that."""
+    """Run a JVM with clients of a release until the block ends; that end makes no client leave its group."""
     jars = resolve([f"org.apache.kafka:kafka-streams:{release}", "org.slf4j:slf4j-simple:1.7.36"])
     with TemporaryDirectory() as folder, java_gateway(jars, auto_convert=True) as gateway:
         yield JavaClients(gateway, bootstrap_server, Path(folder))
@@ -206,5 +206,5 @@ def _serializers() -> dict[str, str]:
 
 
 def _takes(parameters: Sequence[Any], arguments: Sequence[Any]) -> bool:
-    of_kind = [parameter.isInstance(argument) for parameter, argument in zip(parameters, arguments, strict=False)]
-    return len(parameters) == len(arguments) and all(of_kind)
+    matches = [parameter.isInstance(argument) for parameter, argument in zip(parameters, arguments, strict=False)]
+    return len(parameters) == len(arguments) and all(matches)

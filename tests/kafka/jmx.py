@@ -1,4 +1,4 @@
-"""What a broker measures of itself: its MBeans, as Kafka's own tool reads them."""
+"""A broker's own metrics: its MBeans, read by Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _TOOL = "org.apache.kafka.tools.JmxTool"
 
 
 def jmx_options(port: int) -> list[str]:
-    """What a broker's JVM is given, so that it answers there."""
-    told = {"port": port, "rmi.port": port, "authenticate": "false", "ssl": "false", "host": LOOPBACK}
-    options = [f"-Dcom.sun.management.jmxremote.{name}={value}" for name, value in told.items()]
+    """Return the JVM options that make a broker serve JMX on this port."""
+    settings = {"port": port, "rmi.port": port, "authenticate": "false", "ssl": "false", "host": LOOPBACK}
+    options = [f"-Dcom.sun.management.jmxremote.{name}={value}" for name, value in settings.items()]
     return [*options, f"-Djava.rmi.server.hostname={LOOPBACK}"]
 
 
 def mbeans(port: int, *patterns: str) -> dict[str, float]:
-    """The attributes that are numbers of all MBeans of these names, by `name:attribute`."""
+    """Return the numeric attributes of all MBeans with these names, by `name:attribute`."""
     url = f"service:jmx:rmi:///jndi/rmi://{LOOPBACK}:{port}/jmxrmi"
     names = [argument for each in patterns for argument in ("--object-name", each)]
     printed = run_tool(_TOOL, ["--jmx-url", url, *names, "--one-time", "--report-format", "tsv"])

@@ -1,4 +1,4 @@
-"""Runs the streaming job in the test's own process, and reads its tables."""
+"""Runs the streaming job in the tests' process and reads its tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testkit.waiting import SECONDS, await_
 
 
 class JobRunner:
-    """One set of tables and checkpoints, and jobs that write to them."""
+    """One set of tables and checkpoints, with jobs that write to them."""
 
     def __init__(self, spark: SparkSession, bootstrap_server: str, folder: Path) -> None:
         self.tables = PathStore(str(folder / "tables"))
@@ -40,12 +40,12 @@ class JobRunner:
         return Job(replace(self.settings, **changes), nullcontext(self._spark), progress)
 
     def run_once(self) -> None:
-        """Apply everything that is in the topic now."""
+        """Apply all records that are in the topic now."""
         self.job(once=True).run()
 
     @contextmanager
     def running(self, trigger: str = "0 seconds", **changes: Any) -> Iterator[Job]:
-        """Stream while the context lasts; the job's error, if any, is raised at its end."""
+        """Stream while the context lasts; raise the job's error, if any, at its end."""
         job, errors = self.job(trigger=trigger, **changes), []
 
         def run() -> None:
@@ -66,17 +66,17 @@ class JobRunner:
             raise errors[0]
 
     def await_(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; AssertionError with what the jobs said and Spark does if it never does."""
-        await_(condition, lambda: self.said.getvalue() + what_spark_does(self._spark))
+        """Wait until the condition holds. The AssertionError after a timeout has the jobs' output and Spark's state."""
+        await_(condition, lambda: self.said.getvalue() + spark_state(self._spark))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """All rows of a table, sorted; every column where none is named."""
+        """Return all rows of a table, sorted; all columns if none is named."""
         names = list(columns or load_schema(table).column_names)
         found = Lookup(self.tables).rows(table, names)
         return sorted((tuple(row[name] for name in names) for row in found), key=repr)
 
     def values(self, table: str, column: str) -> set[Any]:
-        """The different values of a column."""
+        """Return the distinct values of a column."""
         return {value for (value,) in self.rows(table, column)}
 
     def count(self, table: str) -> int:
@@ -84,11 +84,11 @@ class JobRunner:
 
 
 _OF_INTEREST = ("stream execution thread", "Executor task launch")
-_FRAMES = 12  # the innermost
+_FRAMES = 12  # the innermost ones of a stack
 
 
-def what_spark_does(spark: SparkSession) -> str:
-    """Return the states of the streaming queries, and where their threads, their tasks' and Python's stand."""
+def spark_state(spark: SparkSession) -> str:
+    """Return the states of the streaming queries, and the stacks of their threads, their tasks and Python."""
     queries = [f"query {query.name}: {query.status}, {query.lastProgress}" for query in spark.streams.active]
     return "\n".join(["", *queries, *_java_threads(spark), *_python_threads()])
 

@@ -1,4 +1,4 @@
-"""Commits of groups that all lie in offsets partition 7, and what a job's tables have of them."""
+"""Commits of groups that are all in offsets partition 7, and their rows in a job's tables."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def commit(kafka: EmbeddedKafka, offset: int) -> None:
 
 
 def commit_at(kafka: EmbeddedKafka, group_id: str, timestamp_ms: int) -> int:
-    """Write a commit with a time of its own; returns its offset."""
+    """Write a commit with the given timestamp; return its record offset."""
     key = {"type": 1, "data": {"group": group_id, "topic": "orders", "partition": 0}}
     data = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
     delivered: list[int | str | None] = []
@@ -59,7 +59,7 @@ def all_at(offset: int) -> dict[tuple[str, int], int]:
 
 
 def is_loaded(runner: JobRunner) -> bool:
-    # The tables are there once the job has begun.
+    # The tables exist once the job has started.
     return "Starting checkpoint" in runner.said.getvalue() and {
         row[0] for row in runner.rows("offsets_partitions", "load_state")
     } == {"OWNED"}
@@ -70,10 +70,10 @@ def load_ids(runner: JobRunner) -> dict[int, int]:
 
 
 def set_topic_config(kafka: EmbeddedKafka, **config: str) -> None:
-    """Set the offsets topic's config, and wait until the one broker acts on it.
+    """Set the offsets topic's config, and wait until the single broker applies it.
 
-    A broker takes one image of the metadata after the other. It shows a config before it has applied it to its logs,
-    but by the time that it shows a later one, here of no account, it has.
+    A broker applies metadata images in order. It shows a config before it has applied it to its logs, but once it
+    shows a later config (here one without effect), the earlier one is applied.
     """
     _alter_and_await(kafka, {name.replace("_", "."): value for name, value in config.items()})
     _alter_and_await(kafka, {"file.delete.delay.ms": str(60_000 + next(_NUMBERS))})
@@ -105,7 +105,7 @@ def lose_the_log(kafka: EmbeddedKafka) -> None:
 
 
 def cut_the_log(kafka: EmbeddedKafka, offset: int) -> None:
-    """Cut the log as an unclean election does: what lies at the offset and behind it is gone."""
+    """Cut the log as an unclean election does: remove the records from the offset on."""
     (log,) = kafka.folder.rglob("__consumer_offsets-7")
     kafka.stop_broker(1)
     cut_a_log(log, offset)
@@ -113,12 +113,12 @@ def cut_the_log(kafka: EmbeddedKafka, offset: int) -> None:
 
 
 def cut_a_log(log: Path, offset: int) -> None:
-    """Take from the folder of a partition, whose broker is stopped, what lies at the offset and behind it."""
+    """Remove the records from the offset on from a partition's folder, while its broker is stopped."""
     for segment in sorted(log.glob("*.log")):
         data, at = segment.read_bytes(), 0
         while at < len(data) and int.from_bytes(data[at : at + 8], "big") < offset:
             at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         os.truncate(segment, at)
-    for file in log.iterdir():  # the broker makes them again
+    for file in log.iterdir():  # the broker rebuilds them
         if file.suffix in {".index", ".timeindex", ".txnindex", ".snapshot"}:
             file.unlink()

@@ -1,4 +1,4 @@
-"""A broker that compacts within a second, what the log of partition 7 still has, and a group that is deleted of it."""
+"""A broker that compacts within a second, the records left in partition 7, and a group that is deleted from it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ DOOMED = next(f"doomed-{number}" for number in range(400) if partition_for(f"doo
 
 @contextmanager
 def quickly_compacting_kafka() -> Iterator[EmbeddedKafka]:
-    """A broker with the demo's topics and one commit of each group of partition 7."""
+    """Run a broker with the demo's topics and one commit of each group of partition 7."""
     with EmbeddedKafka(properties=CLEANER) as kafka:
         create_topics(admin_client(kafka.bootstrap_server))
         commit(kafka, 0)
@@ -35,7 +35,7 @@ def quickly_compacting_kafka() -> Iterator[EmbeddedKafka]:
 
 
 def records_in_log(kafka: EmbeddedKafka) -> Iterator[Message]:
-    """What a consumer gets of partition 7."""
+    """Yield the records that a consumer reads from partition 7."""
     settings = {"bootstrap.servers": kafka.bootstrap_server, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.assign([TopicPartition(OFFSETS_TOPIC, 7, 0)])
@@ -53,7 +53,7 @@ def commit_doomed(kafka: EmbeddedKafka) -> None:
 
 
 def delete_doomed(kafka: EmbeddedKafka, offset: int) -> int:
-    """Delete the group, and commit for the others until nothing in the log tells of it; returns their last offset."""
+    """Delete the group and commit for the others until compaction removed its records; return their last offset."""
     admin = admin_client(kafka.bootstrap_server)
     admin.delete_consumer_groups([DOOMED])[DOOMED].result(SECONDS)
     while any(DOOMED.encode() in (message.key() or b"") for message in records_in_log(kafka)):

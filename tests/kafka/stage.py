@@ -31,7 +31,7 @@ _TIMEOUT = 30.0
 
 
 class Stage:
-    """The clients on one broker, and the groups that are to be there now: type, state and members by id."""
+    """The clients on one broker, and the expected groups: type, state and members by id."""
 
     def __init__(self, bootstrap_server: str, clients: JavaClients, group_types: set[str]) -> None:
         self.admin = JavaAdmin(clients)
@@ -43,7 +43,7 @@ class Stage:
         self._applications: dict[str, list[Any]] = {}
 
     def play(self) -> None:
-        """Make all groups; the open transactions come last, since they hold back what is written after them."""
+        """Make all groups; the open transactions come last, because they block the records written after them."""
         self._confluent.create_topics([NewTopic(SHORT_LIVED, 2)])[SHORT_LIVED].result(_TIMEOUT)
         self._commit_without_members()
         for cast in (*MEMBERS, *(CONVERSIONS if "Consumer" in self._types else ())):
@@ -89,7 +89,7 @@ class Stage:
         counting, copying = self._clients.counting_topology, self._clients.copying_topology
         topology = counting("inventory") if application.counts else copying("inventory", "ledger-entries")
         group_id, protocol = application.group_id, application.group_type.lower()
-        session = {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}  # else it is the broker's
+        session = {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}  # otherwise the broker sets it
         properties = {"client_id": f"{group_id}-{number}", "group_protocol": protocol, **session}
         return self._clients.streams(group_id, topology, **properties)
 
@@ -114,7 +114,7 @@ class Stage:
         self.deleted |= set(deleted)
 
     def _convert(self) -> None:
-        """Groups with members and without become KIP-848 groups and classic ones; one with members and back again."""
+        """Convert groups with and without members to KIP-848 and to classic; convert one with members back again."""
         for group_id in (CONVERTED_EMPTY, BACK_EMPTY):
             self._members[group_id].pop().leave()
         for group_id in (CONVERTED, AND_BACK, CONVERTED_EMPTY):
@@ -151,7 +151,7 @@ class Stage:
                 self._clients.transaction(group_id, offsets, end)
 
     def _settle(self) -> None:
-        """Wait until the groups are what they are to be."""
+        """Wait until all groups have their expected state."""
         await_(self._is_settled, self._unsettled)
 
     def _is_settled(self) -> bool:
@@ -160,7 +160,7 @@ class Stage:
         return not self._unsettled()
 
     def _unsettled(self) -> dict[str, Any]:
-        """What is found instead of what is expected. To describe a group as of another type than it has is an error."""
+        """Return the groups that differ from what is expected. Describing a group with a wrong type is an error."""
         listed = {row["group_id"]: (row["group_type"], row["state"]) for row in self.admin.list_groups()}
         wrong = {key: listed.get(key) for key, wanted in self.expected.items() if listed.get(key) != wanted[:2]}
         if wrong:

@@ -1,4 +1,4 @@
-"""Resolving by PySpark's Ivy, from a registry made of files, and from one that does not answer."""
+"""PySpark's Ivy resolves artifacts from a registry made of files, and reports one that does not answer."""
 
 import multiprocessing
 import zipfile
@@ -47,13 +47,13 @@ def names(coordinates: list[str], *, transitive: bool = True) -> list[str]:
     return sorted(jar.name for jar in resolve(coordinates, transitive=transitive))
 
 
-def test_brings_what_the_artifacts_need_once(cache: Path) -> None:
+def test_dependencies_are_resolved_once(cache: Path) -> None:
     both = ["org.example:app:1.0", "org.example:other:1.0"]
     assert names(both) == ["app-1.0.jar", "library-1.0.jar", "other-1.0.jar"]
     assert names(both, transitive=False) == ["app-1.0.jar", "other-1.0.jar"]
 
 
-def test_a_second_call_starts_no_jvm_unless_a_jar_is_gone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_starts_a_jvm_only_if_a_jar_is_missing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jars = resolve(["org.example:app:1.0"])
     assert all(cache in jar.parents for jar in jars)
     monkeypatch.setenv("JAVA_HOME", str(cache / "no-java"))
@@ -66,22 +66,20 @@ def test_a_second_call_starts_no_jvm_unless_a_jar_is_gone(cache: Path, monkeypat
     assert jars[0].is_file()
 
 
-def test_processes_that_resolve_at_once_all_get_the_jars(cache: Path) -> None:
+def test_concurrent_processes_all_get_the_jars(cache: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         answers = pool.map(names, [["org.example:app:1.0"]] * 2 + [["org.example:other:1.0"]])
     assert answers == [["app-1.0.jar", "library-1.0.jar"]] * 2 + [["library-1.0.jar", "other-1.0.jar"]]
 
 
-def test_an_artifact_that_the_registry_has_not_is_named(cache: Path) -> None:
+def test_an_artifact_missing_from_the_registry_is_named(cache: Path) -> None:
     with pytest.raises(EnvironmentNotReadyError, match=r"does not have org\.example#app;9\.9\. Check the version"):
         resolve(["org.example:app:9.9"])
 
 
-def test_a_registry_that_does_not_answer_is_one_line_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_registry_is_reported_in_one_line_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFSETSTREAM_CACHE", str(tmp_path))
-    # A proxy where nothing listens: no request gets out.
+    # Nothing listens at the proxy, so no request leaves the machine.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
     with pytest.raises(EnvironmentNotReadyError) as raised:
         resolve(["org.apache.kafka:kafka-clients:4.3.1"])

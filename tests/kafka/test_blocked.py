@@ -1,4 +1,4 @@
-"""Who holds partitions back: open transactions of a real broker, as Kafka's own tools tell, and what ends them."""
+"""The command shows which open transactions block partitions, as Kafka's own tools do, and how to end them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def server(kafka: EmbeddedKafka) -> str:
 
 @contextmanager
 def open_transaction(server: str, transactional_id: str) -> Iterator[Producer]:
-    """Three records and an offset in a transaction that nobody ends."""
+    """Keep a transaction with three records and an offset open."""
     config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
     producer = Producer(config, logger=QUIET)
     producer.init_transactions(SECONDS)
@@ -57,26 +57,27 @@ def open_transaction(server: str, transactional_id: str) -> Iterator[Producer]:
     yield producer
 
 
-def asked(server: str, *options: str) -> Done:
+def blocked_command(server: str, *options: str) -> Done:
     return within("partitions", "--blocked", "--bootstrap-server", server, *options)
 
 
 def rows(server: str, *options: str) -> list[dict[str, Any]]:
-    done = asked(server, *options, "--output", "json")
+    done = blocked_command(server, *options, "--output", "json")
     assert done.returncode in {0, 1}, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
 def table(printed: str) -> list[dict[str, str]]:
-    """What Kafka's tool prints: a line of names, and one for each transaction or producer."""
-    first, *others = [line.split("\t") for line in printed.splitlines() if line.strip()]
+    """Parse the output of Kafka's tool: a header line, and a line for each transaction or producer."""
+    header, *data_lines = [line.split("\t") for line in printed.splitlines() if line.strip()]
     return [
-        dict(zip([name.strip() for name in first], [cell.strip() for cell in line], strict=True)) for line in others
+        dict(zip([name.strip() for name in header], [cell.strip() for cell in line], strict=True))
+        for line in data_lines
     ]
 
 
-def of_tool(server: str, *arguments: str) -> list[dict[str, str]]:
+def tool_rows(server: str, *arguments: str) -> list[dict[str, str]]:
     return table(run_tool(TOOL, ["--bootstrap-server", server, *arguments]))
 
 
@@ -86,22 +87,22 @@ def run(command: str) -> None:
     run_tool(TOOL, arguments)
 
 
-def test_nobody_holds_anything_back(server: str) -> None:
-    done = asked(server)
+def test_without_open_transactions_nothing_is_blocked(server: str) -> None:
+    done = blocked_command(server)
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 of 50 partitions blocked by open transactions of 0 producers, as of " in done.stdout
 
 
 @pytest.mark.long
-def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
+def test_a_blocking_transaction_its_producer_and_the_command_to_end_it(server: str) -> None:
     with open_transaction(server, "writer of 'bookings'"):
         (mine,) = rows(server)
         (data,) = rows(server, "--group", GROUP)
         assert (mine["topic"], mine["partition"]) == MINE
         assert (data["topic"], data["partition"]) == DATA
         assert [row["blocked_records"] for row in (mine, data)] == [1, 3]
-        (producer,) = of_tool(server, "describe-producers", "--topic", TOPIC, "--partition", "1")
-        (about,) = of_tool(server, "describe", "--transactional-id", "writer of 'bookings'")
+        (producer,) = tool_rows(server, "describe-producers", "--topic", TOPIC, "--partition", "1")
+        (about,) = tool_rows(server, "describe", "--transactional-id", "writer of 'bookings'")
         for row in (mine, data):
             assert str(row["producer_id"]) == producer["ProducerId"] == about["ProducerId"]
             assert str(row["producer_epoch"]) == producer["ProducerEpoch"] == about["ProducerEpoch"]
@@ -112,29 +113,29 @@ def test_the_transaction_its_producer_and_what_ends_it(server: str) -> None:
             assert 0 <= row["age_ms"] < TEN_MINUTES
         assert str(data["start_offset"]) == producer["CurrentTransactionStartOffset"] == str(data["last_stable_offset"])
         assert data["abort_command"].endswith("abort --topic bookings --partition 1 --start-offset 0")
-        text = asked(server, "--topic", TOPIC)
+        text = blocked_command(server, "--topic", TOPIC)
         assert text.returncode == 1
         assert "1 of 2 partitions blocked by open transactions of 1 producer" in text.stdout
         run(data["command"])
         await_end(server, MINE, DATA)
-    assert asked(server).returncode == 0
+    assert blocked_command(server).returncode == 0
 
 
 @pytest.mark.long
-def test_a_transaction_that_no_coordinator_knows_is_hanging(kafka: EmbeddedKafka, server: str) -> None:
+def test_a_transaction_unknown_to_its_coordinator_is_hanging(kafka: EmbeddedKafka, server: str) -> None:
     with open_transaction(server, "forgotten"):
         forget(server, "forgotten")
         kafka.restart()
         found: list[dict[str, Any]] = []
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             found[:] = rows(server, "--group", GROUP)
             return bool(found) and found[0]["error"] is None and found[0]["is_hanging"] is not None
 
-        await_(is_told)
+        await_(is_reported)
         (row,) = found
         assert (row["is_hanging"], row["transactional_id"], row["state"]) == (True, None, None)
-        (hanging,) = of_tool(
+        (hanging,) = tool_rows(
             server, "find-hanging", "--topic", TOPIC, "--partition", "1", "--max-transaction-timeout", "0"
         )
         assert str(row["producer_id"]) == hanging["ProducerId"]
@@ -145,7 +146,7 @@ def test_a_transaction_that_no_coordinator_knows_is_hanging(kafka: EmbeddedKafka
 
 
 def forget(server: str, transactional_id: str) -> None:
-    """Write a tombstone into the transactions' own topic, which takes records of a client of this name alone."""
+    """Write a tombstone to the transactions' topic, which accepts records only from a client of this name."""
     producer = Producer({"bootstrap.servers": server, "client.id": "__admin_client"}, logger=QUIET)
     name = transactional_id.encode()
     key = (0).to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
@@ -164,12 +165,12 @@ def forget(server: str, transactional_id: str) -> None:
         (("--events",), 2, "--blocked excludes --events"),
     ],
 )
-def test_what_is_not_there(server: str, options: tuple[str, ...], code: int, told: str) -> None:
-    done = asked(server, *options)
-    assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+def test_unknown_names_are_errors(server: str, options: tuple[str, ...], code: int, reported: str) -> None:
+    done = blocked_command(server, *options)
+    assert (done.returncode, reported in done.stderr) == (code, True), done.stderr
 
 
-def test_it_asks_a_cluster() -> None:
+def test_the_command_requires_a_cluster() -> None:
     done = within("partitions", "--blocked")
     assert (done.returncode, "name a broker by --bootstrap-server" in done.stderr) == (2, True)
     assert within("partitions", "--topic", "orders").returncode == 2

@@ -1,4 +1,4 @@
-"""The whole job on the tables of a catalog: processes as users run them, a metastore that is a service."""
+"""The complete job on tables of a catalog: processes as users run them, and a metastore service."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from tests.reliability.truth import behind, differences, read_topic
 pytestmark = pytest.mark.nightly
 
 
-def ended(job: JobProcess) -> int:
-    """Its exit code; a write of Spark's takes seconds, and there are many."""
+def await_exit(job: JobProcess) -> int:
+    """Wait for the job's end; return its exit code. Spark needs seconds for each of many writes."""
     return job.process.wait(4 * SECONDS)
 
 
 class CatalogJob:
-    """The job on a catalog; its tables are read where they lie, by another engine than wrote them."""
+    """The job on a catalog. Its tables are read from their location by another engine than the one that wrote them."""
 
     def __init__(self, server: str, workload: Workload, metastore: Metastore, folder: Path) -> None:
         self.server, self.workload, self._folder, self._metastore = server, workload, folder, metastore
         self.tables, self.place = f"spark_catalog.{folder.name}", metastore.place_of(folder.name)
-        self.place.mkdir(parents=True)  # so that it can be watched
+        self.place.mkdir(parents=True)  # it must exist to be watched
 
     def process(self, *options: str) -> JobProcess:
         return JobProcess(self.server, self._folder, *self._metastore.options, *options, tables=self.tables)
 
     def run(self, *options: str) -> list[str]:
-        """Apply everything that is in the topic now; returns what is wrong with the tables then."""
+        """Apply all records that are in the topic now; return what is wrong with the tables afterwards."""
         ends = read_topic(self.server)[1]
         with self.process("--once", *options) as job:
-            assert ended(job) == 0, job.said()
+            assert await_exit(job) == 0, job.said()
         tables, names = PathStore(str(self.place)), {each.topic_id: each.name for each in Cluster(self.server).topics()}
         return [*behind(tables, ends), *differences(tables, self.server, names)]
 
@@ -56,23 +56,23 @@ class CatalogJob:
         return offsetstream(name, "--tables", self.tables, *self._metastore.options, *options)
 
     @contextmanager
-    def acted_on(
+    def run_and_act(
         self, table: str, action: Callable[[JobProcess], None], *, fenced: bool = False
     ) -> Iterator[JobProcess]:
-        """A job with which something was done when it had made its first file of rows in a table.
+        """Run a job, and act on it when it has written its first file of rows in a table.
 
-        `fenced`: after that of the fence, which Delta takes back, as it has none.
+        `fenced`: ignore the first file, which belongs to the fence; it has no rows and Delta drops it.
         """
         rows, left = self.place / table, [1 if fenced else 0]
 
-        def is_it(_number: int, path: Path) -> bool:
+        def is_wanted_file(_number: int, path: Path) -> bool:
             if path.suffix != ".parquet" or not path.is_relative_to(rows):
                 return False
             left[0] -= 1
             return left[0] < 0
 
         with FileWatch(self.place) as watch, self.process("--once") as job:
-            found = act_at(watch, job, is_it, lambda: action(job))
+            found = act_at(watch, job, is_wanted_file, lambda: action(job))
             assert found is not None, job.said()
             yield job
 
@@ -88,7 +88,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogJob]:
         yield CatalogJob(kafka.bootstrap_server, workload, metastore, tmp_path_factory.mktemp("jobs") / "kafka")
 
 
-def test_a_load_and_a_batch(job: CatalogJob) -> None:
+def test_a_load_and_a_batch_write_the_tables(job: CatalogJob) -> None:
     assert job.run() == []
     job.workload.more()
     versions = job.versions()
@@ -96,42 +96,42 @@ def test_a_load_and_a_batch(job: CatalogJob) -> None:
     assert job.versions()["offset_commits"] > versions["offset_commits"]
 
 
-def test_a_batch_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None:
+def test_the_next_job_repeats_a_killed_batch(job: CatalogJob) -> None:
     job.workload.more()
-    with job.acted_on("group_cells", JobProcess.kill):
+    with job.run_and_act("group_cells", JobProcess.kill):
         pass
     assert job.run() == []
 
 
-def test_a_killed_deletion_of_groups_is_done_by_the_next_job(job: CatalogJob) -> None:
+def test_the_next_job_repeats_a_killed_deletion_of_groups(job: CatalogJob) -> None:
     job.workload.more()  # a batch that only deletes may make no file in a table
     job.workload.delete(sorted(job.workload.groups - set(job.workload.live_groups))[:5])
-    with job.acted_on("groups", JobProcess.kill):
+    with job.run_and_act("groups", JobProcess.kill):
         pass
     assert job.run() == []
 
 
-def test_a_killed_reload_is_done_by_the_next_job(job: CatalogJob) -> None:
+def test_the_next_job_repeats_a_killed_reload(job: CatalogJob) -> None:
     done = job.command("reload")
     assert (done.returncode, "the next one reloads" in done.stderr) == (0, True), done.stderr
-    with job.acted_on("group_members", JobProcess.kill):
+    with job.run_and_act("group_members", JobProcess.kill):
         pass
     assert job.run() == []
 
 
-def test_a_first_load_that_is_killed_is_done_by_the_next_job(job: CatalogJob) -> None:
-    other = CatalogJob(job.server, job.workload, job._metastore, job._folder.with_name("killed"))
-    with other.acted_on("committed_offsets", JobProcess.kill, fenced=True):
+def test_the_next_job_repeats_a_killed_first_load(job: CatalogJob) -> None:
+    killed = CatalogJob(job.server, job.workload, job._metastore, job._folder.with_name("killed"))
+    with killed.run_and_act("committed_offsets", JobProcess.kill, fenced=True):
         pass
-    assert other.run() == []
+    assert killed.run() == []
 
 
 @pytest.mark.parametrize("table", ["offset_commits", "committed_offsets"])
 def test_a_zombie_writes_nothing(job: CatalogJob, table: str) -> None:
     job.workload.more()
-    with job.acted_on(table, lambda process: process.signal(signal.SIGSTOP)) as zombie:
-        # What it had begun is done by this one, whose tables are another job's from the first fence on.
-        taken = JobProcess(
+    with job.run_and_act(table, lambda process: process.signal(signal.SIGSTOP)) as zombie:
+        # This job finishes what the zombie started. Its first fence makes the tables its own.
+        taker = JobProcess(
             job.server,
             job._folder.with_name("taker"),
             *job._metastore.options,
@@ -141,33 +141,33 @@ def test_a_zombie_writes_nothing(job: CatalogJob, table: str) -> None:
             "--force",
             tables=job.tables,
         )
-        with taken:
-            assert ended(taken) == 0, taken.said()
+        with taker:
+            assert await_exit(taker) == 0, taker.said()
         versions = job.versions()
         zombie.signal(signal.SIGCONT)
-        assert ended(zombie) == 1, zombie.said()
+        assert await_exit(zombie) == 1, zombie.said()
         assert " ERROR another job has taken over the lease" in zombie.said()
         assert "Traceback" not in zombie.said()
         assert job.versions() == versions
     assert job.run() == []
 
 
-def test_verify_maintain_and_stop_beside_the_job(job: CatalogJob) -> None:
+def test_verify_maintain_and_stop_while_the_job_runs(job: CatalogJob) -> None:
     with job.process("--trigger", "5 seconds") as running:
         running.await_(lambda: "checkpoint" in running.said())
         job.workload.more()
-        asked = ("--bootstrap-server", job.server, "--settle", "120", "--history", "--output", "json")
-        verified = job.command("verify", *asked)
+        options = ("--bootstrap-server", job.server, "--settle", "120", "--history", "--output", "json")
+        verified = job.command("verify", *options)
         assert verified.returncode == 0, (verified.stdout, verified.stderr)
         maintained = job.command("maintain", "--keep-history", "1d", "--output", "json")
         assert maintained.returncode == 0, maintained.stderr
         assert {row["table"] for row in json.loads(maintained.stdout)} == set(all_schemas())
         stopped = job.command("stop")
-        assert (stopped.returncode, ended(running)) == (0, 0), (stopped.stderr, running.said())
+        assert (stopped.returncode, await_exit(running)) == (0, 0), (stopped.stderr, running.said())
     assert job.run() == []
 
 
-def test_a_look_up_says_how_a_catalog_is_read(job: CatalogJob) -> None:
+def test_a_look_up_on_a_catalog_names_the_way_to_read_it(job: CatalogJob) -> None:
     done = offsetstream("groups", "list", "--tables", job.tables)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error: {job.tables} is a schema of a catalog, which only Spark reads: ")

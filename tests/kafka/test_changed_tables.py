@@ -1,4 +1,4 @@
-"""Tables that somebody else has changed: rows that are there twice, columns and CHECK constraints of a user's."""
+"""Tables that somebody else has changed: doubled rows, and a user's own columns and CHECK constraints."""
 
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
@@ -22,7 +22,7 @@ BOOKS = ("offsets_partitions", "topics", "job_lease")
 
 @pytest.fixture(scope="module")
 def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> CheckedJob:
-    """One job for all of them: each begins with the tables that the one before it left."""
+    """One job for all tests: each test starts with the tables that the previous one left."""
     create_topics(admin_client(own_kafka.bootstrap_server))
     made = CheckedJob(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     made.commit()
@@ -45,7 +45,7 @@ def doubled(job: CheckedJob) -> list[str]:
     return [name for name in (*STATE_TABLES, *BOOKS) if len(found := keys(job, name)) != len(set(found))]
 
 
-def test_rows_that_are_there_twice_are_single_after_a_start(job: CheckedJob) -> None:
+def test_a_start_repairs_doubled_rows(job: CheckedJob) -> None:
     double(job, *STATE_TABLES, *BOOKS)
     assert {"committed_offsets", "groups", *BOOKS} <= set(doubled(job))
     assert job.run() == []
@@ -53,7 +53,7 @@ def test_rows_that_are_there_twice_are_single_after_a_start(job: CheckedJob) -> 
     assert "the table groups has rows twice in the offsets partitions " in job.runner.said.getvalue()
 
 
-def test_rows_that_are_doubled_while_the_job_runs_are_single_after_a_batch(job: CheckedJob) -> None:
+def test_a_batch_repairs_rows_doubled_while_the_job_runs(job: CheckedJob) -> None:
     before = len(job.runner.said.getvalue())
     with job.runner.running():
         job.commit()
@@ -66,7 +66,7 @@ def test_rows_that_are_doubled_while_the_job_runs_are_single_after_a_batch(job: 
     assert job.run() == []
 
 
-def test_a_users_columns_and_checks(job: CheckedJob) -> None:
+def test_the_job_keeps_a_users_columns_and_reports_a_violated_check(job: CheckedJob) -> None:
     for name in all_schemas():
         alter = DeltaTable(job.runner.tables.table(name)).alter
         alter.add_columns([Field("note", PrimitiveType("string"))])
@@ -75,14 +75,14 @@ def test_a_users_columns_and_checks(job: CheckedJob) -> None:
     DeltaTable(path).update({"note": "'mine'"})
     job.commit()
     assert job.run() == []
-    assert {row["note"] for row in read_rows(snapshot_at(path))} == {"mine"}  # of rows that were updated too
+    assert {row["note"] for row in read_rows(snapshot_at(path))} == {"mine"}  # also in updated rows
 
     history = job.runner.tables.table("offset_commits")
     DeltaTable(history).alter.add_constraint({"bad": f"record_offset <= {_greatest(history)}"})
     job.commit()
-    with pytest.raises(TablesError, match=r"violate a CHECK constraint .*DROP CONSTRAINT bad, or by .* mine$") as told:
+    with pytest.raises(TablesError, match=r"violate a CHECK constraint .*DROP CONSTRAINT bad, or by .* mine$") as error:
         job.run()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     DeltaTable(history).alter.drop_constraint("bad")
     assert job.run() == []
 

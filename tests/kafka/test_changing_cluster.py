@@ -1,4 +1,4 @@
-"""The job while its cluster changes: away, compacted, cut, made anew, another one (rule 5; reference 10)."""
+"""The job while its cluster is away, compacted, cut, recreated or replaced by another one (rule 5; reference 10)."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -49,7 +49,7 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     monkeypatch.setattr(connection, "TIMEOUT", 5.0)
     monkeypatch.setattr(patience, "LONGEST_PAUSE", 2.0)
@@ -78,35 +78,35 @@ def has_all(runner: JobRunner, kafka: EmbeddedKafka) -> bool:
     return applied(runner) >= Cluster(kafka.bootstrap_server).partition_ends([7])[7].last_stable_offset
 
 
-def test_a_cluster_that_is_away_is_waited_for_at_the_start_and_later(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_the_job_waits_for_a_missing_cluster_at_its_start_and_later(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     kafka.stop_broker(1)
     with runner.running():
         runner.await_(lambda: said(runner, "retrying in"))
         kafka.start_broker(1)
         runner.await_(lambda: is_loaded(runner) and commits(runner) == all_at(0))
 
-        kafka.stop_broker(1)  # Spark's query only waits
+        kafka.stop_broker(1)  # Spark's query just waits
         runner.await_(lambda: said(runner, "Cannot reach the group coordinators"))
         kafka.start_broker(1)
         commit(kafka, 1)
         runner.await_(lambda: commits(runner) == all_at(1))
         assert set(load_ids(runner).values()) == {1}
 
-        runner.await_(lambda: has_all(runner, kafka))  # a batch that reads would wait for longer than this test
+        runner.await_(lambda: has_all(runner, kafka))  # a reading batch would wait for longer than this test
         kafka.stop_broker(1)
-        request_reload(runner.tables, [7])  # a load cannot wait: the job begins anew when it can
+        request_reload(runner.tables, [7])  # a load cannot wait: the job restarts when the cluster answers
         runner.await_(lambda: said(runner, "continuing when it answers"))
         kafka.start_broker(1)
         commit(kafka, 2)
         runner.await_(lambda: commits(runner) == all_at(2))
 
         kafka.stop_broker(1)
-    kafka.start_broker(1)  # the job has ended without it
+    kafka.start_broker(1)  # the job ended without the broker
     assert set(log_ids(runner).values()) == {0}
     assert set(offsets_in_log(kafka)) <= offsets_in_history(runner)
 
 
-def test_a_job_gives_up_after_the_set_time(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_the_job_gives_up_after_the_configured_time(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     kafka.stop_broker(1, kill=True)
     with pytest.raises(UnreachableError, match="no broker answers at"):
         runner.job(max_silence=timedelta(0)).run()
@@ -114,7 +114,7 @@ def test_a_job_gives_up_after_the_set_time(runner: JobRunner, kafka: EmbeddedKaf
 
 
 @pytest.mark.nightly
-def test_compaction_while_the_job_reads(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_compaction_does_not_change_the_result(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     with runner.running():
         for offset in range(3, 30):
             commit(kafka, offset)
@@ -124,8 +124,8 @@ def test_compaction_while_the_job_reads(runner: JobRunner, kafka: EmbeddedKafka)
     assert set(offsets_in_log(kafka)) <= offsets_in_history(runner)
 
 
-def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """By a wrong policy: Kafka refuses DeleteRecords of this topic."""
+def test_records_deleted_before_they_were_read_cause_a_load(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """A wrong cleanup policy deletes them, because Kafka refuses DeleteRecords on this topic."""
     commit(kafka, 40)
     set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
     cluster = Cluster(kafka.bootstrap_server)
@@ -134,17 +134,17 @@ def test_records_deleted_before_they_were_read(runner: JobRunner, kafka: Embedde
     before = load_ids(runner)
     runner.run_once()
     assert load_ids(runner) == before | {7: before[7] + 1}
-    assert commits(runner) == {}  # what a broker would load now
-    assert log_ids(runner)[7] == 0  # offsets still mean the same records
+    assert commits(runner) == {}  # the state that a broker would load now
+    assert log_ids(runner)[7] == 0  # offsets still identify the same records
     commit(kafka, 41)
     runner.run_once()
     assert commits(runner) == all_at(41)
 
 
-def test_records_deleted_while_a_batch_was_read_before_the_cluster_fell_silent(
+def test_a_deletion_found_just_before_the_cluster_fell_silent_causes_a_load(
     runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the batch's look found is known, though the next one finds nobody."""
+    """The deletion that the batch's check found is not forgotten when the next check gets no answer."""
     cluster, before, looks = Cluster(kafka.bootstrap_server), load_ids(runner), list[int]()
     look, before_writing = Observer.look, QueryCheck.before_writing
 
@@ -170,8 +170,8 @@ def test_records_deleted_while_a_batch_was_read_before_the_cluster_fell_silent(
     assert log_ids(runner)[7] == 0
 
 
-def test_partitions_that_are_added(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """Brokers send groups there once they are restarted; what is there already, they load."""
+def test_added_partitions_are_loaded(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """Brokers place groups there after a restart, and load records that are already there."""
     admin = admin_client(kafka.bootstrap_server)
     with runner.running():
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
@@ -191,15 +191,15 @@ def groups_of(runner: JobRunner, partition: int) -> list[str]:
     return [group_id for number, group_id in found if number == partition]
 
 
-def test_a_topic_that_was_recreated(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """It has grown past what was applied, and its leader epochs begin anew: only the topic's id tells.
+def test_a_recreated_topic_is_loaded_as_a_new_log(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """Only the topic's id shows it: the log has grown past the applied offset, and its leader epochs start again.
 
-    It has 50 partitions again: what the others held is gone with them.
+    The topic has 50 partitions again: the rows of the other partitions disappear with them.
     """
     enough = 2 + applied(runner) // len(all_at(0))
     admin = admin_client(kafka.bootstrap_server)
     admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(SECONDS)
-    kafka.restart()  # else the coordinator goes on with what it has in memory
+    kafka.restart()  # otherwise the coordinator continues with its state in memory
     for offset in range(enough):
         commit(kafka, 100 + offset)
     runner.run_once()
@@ -214,7 +214,7 @@ def events(runner: JobRunner) -> list[tuple[int, int, str]]:
     return runner.rows("partition_events", "offsets_partition", "log_id", "event")
 
 
-def test_partitions_that_come_back_have_a_new_log(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_partitions_that_are_added_again_have_a_new_log(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     admin = admin_client(kafka.bootstrap_server)
     admin.create_partitions([NewPartitions(OFFSETS_TOPIC, 52)])[OFFSETS_TOPIC].result(SECONDS)
     runner.run_once()
@@ -227,9 +227,9 @@ def test_another_cluster_at_the_same_address_ends_the_job(runner: JobRunner, kaf
         runner.await_(lambda: runner.rows("job_lease", "owner") != [(None,)])
         runner.await_(lambda: said(runner, "Continuing from checkpoint"))
         kafka.close()
-        with EmbeddedKafka(port=port) as other:
-            create_topics(admin_client(other.bootstrap_server))
-            commit(other, 999)
+        with EmbeddedKafka(port=port) as other_kafka:
+            create_topics(admin_client(other_kafka.bootstrap_server))
+            commit(other_kafka, 999)
             runner.await_(lambda: runner.rows("job_lease", "owner") == [(None,)])
         job.stop()
     assert commits(runner) == before

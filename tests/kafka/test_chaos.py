@@ -15,4 +15,4 @@ def test_nothing_is_lost_or_doubled_while_brokers_and_the_job_are_killed(tmp_pat
     assert figures.differences == []
     assert figures.broker_kills > 0
     assert figures.job_kills > 0
-    assert [said for said in figures.job_ends if " ERROR " not in said] == []
+    assert [last_line for last_line in figures.job_ends if " ERROR " not in last_line] == []

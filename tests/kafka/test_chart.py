@@ -1,6 +1,6 @@
-"""What the chart makes a pod run, as a process: its arguments, environment, mounts, probes, user and root file system.
+"""The chart's pod, run as a process: its arguments, environment, mounts, probes, user and root file system.
 
-Nearest to a cluster that this machine comes; `testkit/pod.py` says what is not here.
+This is the closest to a Kubernetes cluster on one machine; `testkit/pod.py` lists what is missing.
 """
 
 from __future__ import annotations
@@ -61,41 +61,41 @@ def commit(kafka: EmbeddedKafka, group: str, offset: int) -> None:
 
 
 def committed(pod: Pod) -> dict[str, int]:
-    """The groups and their offsets, from the volume."""
+    """Return the groups and their offsets, from the volume."""
     rows = offsetstream.open_tables(str(pod.volume("data") / "tables")).committed_offsets().to_pylist()
     return {row["group_id"]: row["committed_offset"] for row in rows}
 
 
-def said(pod: Pod, *words: str) -> str:
+def output(pod: Pod, *words: str) -> str:
     done = subprocess.run(pod.command(list(words)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_only_the_mounts_can_be_written(pod: Pod) -> None:
-    own = ("/etc/offsetstream/settings", "/etc/offsetstream/client", "/data", "/tmp")  # noqa: S108 - the container's
-    tried = ("/", "/etc", "/opt", "/home", *own)
-    assert said(pod, "sh", "-c", WRITES, "sh", *tried).split() == [*own[2:], "10001"]
+def test_only_the_mounts_are_writable(pod: Pod) -> None:
+    mounts = ("/etc/offsetstream/settings", "/etc/offsetstream/client", "/data", "/tmp")  # noqa: S108 - the container's
+    folders = ("/", "/etc", "/opt", "/home", *mounts)
+    assert output(pod, "sh", "-c", WRITES, "sh", *folders).split() == [*mounts[2:], "10001"]
 
 
-def test_the_job_gets_ready_writes_tables_and_ends_in_time(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_the_job_becomes_ready_writes_tables_and_stops_in_time(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     assert not pod.is_well("startupProbe")
     with RunningProcess(pod.job(), tmp_path / "said") as job:
-        begun, startup = time.monotonic(), pod.container["startupProbe"]
+        started, startup = time.monotonic(), pod.container["startupProbe"]
         job.await_(lambda: pod.is_well("startupProbe"))
-        assert time.monotonic() - begun < startup["periodSeconds"] * startup["failureThreshold"] * PATIENCE
+        assert time.monotonic() - started < startup["periodSeconds"] * startup["failureThreshold"] * PATIENCE
         job.await_(lambda: pod.is_well("readinessProbe"))
         assert pod.is_well("livenessProbe")
         assert (pod.volume("data") / "checkpoints").is_dir()
         commit(kafka, "shipping", 2)
         job.await_(lambda: committed(pod) == {"billing": 1, "shipping": 2})
-        # Commands in the pod need no option: the tables, the brokers and the login are in its environment.
-        assert '"billing"' in said(pod, "offsetstream", "offsets", "list", "--group", "billing", "--output", "json")
-        assert "billing" in said(pod, "offsetstream", "offsets", "list", "--group", "billing", "--live")
+        # Commands in the pod need no options: its environment has the tables, the brokers and the login.
+        assert '"billing"' in output(pod, "offsetstream", "offsets", "list", "--group", "billing", "--output", "json")
+        assert "billing" in output(pod, "offsetstream", "offsets", "list", "--group", "billing", "--live")
         stop(job, pod)
 
 
-def test_the_next_pod_goes_on(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_the_next_pod_resumes(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     commit(kafka, "shipping", 3)
     with RunningProcess(pod.job(), tmp_path / "said") as job:
         job.await_(lambda: committed(pod) == {"billing": 1, "shipping": 3})
@@ -103,7 +103,7 @@ def test_the_next_pod_goes_on(pod: Pod, kafka: EmbeddedKafka, tmp_path: Path) ->
     assert "Loading" not in job.said()
 
 
-def test_with_an_object_store_only_tmp_is_written(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_with_an_object_store_only_tmp_is_writable(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     with s3_server() as s3:
         conf = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in s3.spark_conf.items())
         login = "".join(f"{name}={value}\n" for name, value in kafka.client_properties().items())
@@ -116,18 +116,18 @@ def test_with_an_object_store_only_tmp_is_written(kafka: EmbeddedKafka, tmp_path
         }
         env = [{"name": name, "value": value} for name, value in s3.environment.items()]
         pod = pod_of({"clusters": {"eu": cluster}, "env": env}, tmp_path / "pod")
-        assert said(pod, "sh", "-c", WRITES, "sh", "/data", "/tmp").split() == ["/tmp", "10001"]  # noqa: S108 - likewise
+        assert output(pod, "sh", "-c", WRITES, "sh", "/data", "/tmp").split() == ["/tmp", "10001"]  # noqa: S108 - likewise
         with RunningProcess(pod.job(), tmp_path / "said") as job:
             job.await_(lambda: pod.is_well("readinessProbe"))
-            assert "billing" in said(pod, "offsetstream", "offsets", "list", "--group", "billing")
+            assert "billing" in output(pod, "offsetstream", "offsets", "list", "--group", "billing")
             stop(job, pod)
 
 
 def stop(job: RunningProcess, pod: Pod) -> None:
-    """End it as the kubelet does: only the container's process gets the signal, and has its grace."""
+    """Stop the job as the kubelet does: only the container's process gets the signal, with its grace period."""
     (process, *_) = descendants(job.pid)
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     os.kill(process, signal.SIGTERM)
     assert job.ended() == 0, job.said()
-    assert time.monotonic() - asked < pod.grace_seconds * PATIENCE
+    assert time.monotonic() - requested_at < pod.grace_seconds * PATIENCE
     assert "Stopped between two batches" in job.said()

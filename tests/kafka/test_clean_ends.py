@@ -1,4 +1,4 @@
-"""However a job ends, no process, temporary folder or half-written file of it stays."""
+"""A job leaves no process, temporary folder or half-written file, however it ends."""
 
 import os
 import signal
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.long
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: its exit code, what it said, and what was in its own folders then."""
+    """How a job ended: its exit code, its output, and its folder."""
 
     code: int
     said: str
     folder: Path
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         found = [path for place in ("tmp", "cwd") for path in (self.folder / place).rglob("*")]
         return [str(path) for path in found if not path.match("cwd/hs_err_pid*.log")]
 
@@ -41,7 +41,7 @@ def java_of(job: JobProcess) -> int:
     return java
 
 
-# Each is done to a job that streams.
+# Ways to end a job that streams.
 ENDS: dict[str, Callable[[JobProcess], None]] = {
     "SIGTERM": lambda job: job.signal(signal.SIGTERM),
     "SIGINT": lambda job: job.signal(signal.SIGINT),
@@ -49,12 +49,12 @@ ENDS: dict[str, Callable[[JobProcess], None]] = {
     "java killed": lambda job: os.kill(java_of(job), signal.SIGKILL),
     "java crashed": lambda job: os.kill(java_of(job), signal.SIGSEGV),
 }
-ERROR = "error at its start"  # after Spark's: the checkpoint folder is a file
+ERROR = "error at its start"  # after Spark's start: the checkpoint folder is a file
 
 
 @pytest.fixture(scope="module")
 def ended(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]:
-    """All at once: what takes time is the start of each."""
+    """Run and end all jobs at the same time, because each needs long to start."""
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})
     folders = {end: tmp_path_factory.mktemp(end.replace(" ", "-")) for end in (*ENDS, ERROR)}
@@ -69,8 +69,10 @@ def ended(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) ->
 def run_and_end(server: str, folder: Path, end: Callable[[JobProcess], None] | None) -> Ended:
     for place in ("tmp", "cwd"):
         (folder / place).mkdir()
-    own = {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(Path(__file__).parents[2])}
-    with JobProcess(server, folder / "job", "--trigger", "1 second", environment=own, cwd=folder / "cwd") as job:
+    environment = {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    with JobProcess(
+        server, folder / "job", "--trigger", "1 second", environment=environment, cwd=folder / "cwd"
+    ) as job:
         if end is not None:
             job.await_((folder / "job" / "checkpoints" / "1" / "commits" / "0").exists)
             end(job)
@@ -80,12 +82,12 @@ def run_and_end(server: str, folder: Path, end: Callable[[JobProcess], None] | N
 
 
 @pytest.mark.parametrize("end", [*ENDS, ERROR])
-def test_nothing_stays(ended: dict[str, Ended], end: str) -> None:
-    assert ended[end].left() == [], ended[end].said
+def test_no_process_or_file_is_left(ended: dict[str, Ended], end: str) -> None:
+    assert ended[end].leftovers() == [], ended[end].said
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT"])
-def test_a_signal_ends_it_between_two_batches(ended: dict[str, Ended], end: str) -> None:
+def test_a_signal_ends_the_job_between_two_batches(ended: dict[str, Ended], end: str) -> None:
     assert ended[end].code == 0, ended[end].said
     assert ended[end].said.endswith("Stopped between two batches\n")
     tables = ended[end].folder / "job" / "tables"
@@ -94,11 +96,11 @@ def test_a_signal_ends_it_between_two_batches(ended: dict[str, Ended], end: str)
         known = {Path(uri).name for uri in DeltaTable(table).file_uris()}
         unknown = {path.name for path in (table / "_delta_log").iterdir() if not path.name.endswith((".json", ".crc"))}
         assert unknown == set(), "what no transaction names is left in the log"
-        if table.name.endswith(("commits", "records", "events")):  # what is appended only, and so never rewritten
+        if table.name.endswith(("commits", "records", "events")):  # append-only tables, which are never rewritten
             assert {path.name for path in table.rglob("*.parquet")} == known
 
 
-def test_a_crash_of_java_is_told_with_its_report(ended: dict[str, Ended]) -> None:
+def test_a_crash_of_java_is_reported_with_its_crash_file(ended: dict[str, Ended]) -> None:
     assert ended["java crashed"].code == 1
     (report,) = (ended["java crashed"].folder / "cwd").iterdir()
     last = ended["java crashed"].said.splitlines()[-1]
@@ -106,17 +108,17 @@ def test_a_crash_of_java_is_told_with_its_report(ended: dict[str, Ended]) -> Non
     assert last.endswith(f"Nothing is lost. Start the job again. Java's report of the crash is {report.name}")
 
 
-def test_an_error_is_one_line(ended: dict[str, Ended]) -> None:
+def test_an_error_at_the_start_is_one_line(ended: dict[str, Ended]) -> None:
     assert ended[ERROR].code == 1
     last = ended[ERROR].said.splitlines()[-1]
     assert f" ERROR cannot write to {ended[ERROR].folder}/job/checkpoints" in last
     assert "Traceback" not in ended[ERROR].said
 
 
-def test_without_its_java_it_says_so_in_one_line(ended: dict[str, Ended]) -> None:
+def test_a_killed_java_is_reported_in_one_line(ended: dict[str, Ended]) -> None:
     assert ended["java killed"].code == 1
     said = ended["java killed"].said
     assert " ERROR Spark's Java process was ended by signal 9" in said.splitlines()[-1], said
     assert "Traceback" not in said
     tables = PathStore(str(ended["java killed"].folder / "job" / "tables"))
-    assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next one starts at once
+    assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next job starts at once

@@ -1,4 +1,4 @@
-"""Three clusters of three releases in one file of settings, a job for each: an outage of one stays its own."""
+"""Three clusters of three releases in one settings file, with a job each: an outage affects only its own cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ conf = {{ "spark.driver.memory" = "1g" }}
 
 
 class Cluster:
-    """A cluster with the demo's groups, and one that commits as long as a broker answers."""
+    """A cluster with the demo's groups, and a group that commits as long as a broker answers."""
 
     def __init__(self, release: str, kafka: EmbeddedKafka, tables: Path) -> None:
         self.release, self.kafka = release, kafka
@@ -69,22 +69,22 @@ class Cluster:
                 thread.join()
 
     def is_beyond(self, commit: int) -> bool:
-        """Whether the tables have a later one of the steady group's commits."""
+        """Return whether the tables have a later commit of the steady group."""
         with suppress(TablesError):
-            where = {"group_id": [STEADY]}
-            found = Lookup(self._tables).rows("committed_offsets", ["committed_offset"], where)
+            filters = {"group_id": [STEADY]}
+            found = Lookup(self._tables).rows("committed_offsets", ["committed_offset"], filters)
             return any(row["committed_offset"] > commit for row in found)
         return False
 
 
 class Supervised:
-    """`run --all-clusters`, and the job of each cluster as a process."""
+    """The process of `run --all-clusters`, and those of the clusters' jobs."""
 
     def __init__(self, running: RunningProcess, settings: Path) -> None:
         self.running, self._settings = running, settings
 
     def job(self, release: str) -> int | None:
-        """The process of a cluster's job."""
+        """Return the process id of a cluster's job."""
         for pid in descendants(self.running.pid):
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -93,12 +93,12 @@ class Supervised:
         return None
 
     def await_commits(self, *clusters: Cluster) -> None:
-        """Wait until the tables of all have commits that were made from now on, some times one after the other."""
+        """Wait several times until the tables of all clusters have commits made after the wait started."""
         for _ in range(COMMITS):
             waits = [partial(cluster.is_beyond, cluster.committed) for cluster in clusters]
             self.running.await_(lambda waits=waits: all(wait() for wait in waits))  # type: ignore[misc]
 
-    def ask(self, *arguments: str) -> Any:
+    def command(self, *arguments: str) -> Any:
         return offsetstream(*arguments, "--config", str(self._settings))
 
 
@@ -127,7 +127,7 @@ def supervised(tmp_path: Path, clusters: Sequence[Cluster]) -> Iterator[Supervis
         yield Supervised(running, settings)
 
 
-def test_an_outage_stays_its_own(clusters: Sequence[Cluster], supervised: Supervised) -> None:
+def test_an_outage_affects_only_its_own_cluster(clusters: Sequence[Cluster], supervised: Supervised) -> None:
     killed_job, down, untouched = clusters
     supervised.await_commits(*clusters)
     before = {release: supervised.job(release) for release in RELEASES}
@@ -147,12 +147,12 @@ def test_an_outage_stays_its_own(clusters: Sequence[Cluster], supervised: Superv
     assert supervised.job(KILLED_JOB) not in {job, None}
     assert supervised.job(UNTOUCHED) == before[UNTOUCHED]
 
-    listed = supervised.ask("groups", "list", "--all-clusters", "--output", "json")
+    listed = supervised.command("groups", "list", "--all-clusters", "--output", "json")
     assert listed.returncode == 0, listed.stderr
     steady = [row["cluster"] for row in json.loads(listed.stdout) if row["group"] == STEADY]
     assert steady == list(RELEASES)
     for release in RELEASES:
-        verified = supervised.ask("verify", "--cluster", release)
+        verified = supervised.command("verify", "--cluster", release)
         assert verified.returncode == 0, verified.stdout + verified.stderr
 
     supervised.running.process.send_signal(signal.SIGTERM)

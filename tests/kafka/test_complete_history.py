@@ -1,4 +1,4 @@
-"""What `history_complete_from` says, against a client's own list of its commits, where compaction is quick."""
+"""`history_complete_from` is right even with quick compaction, compared with a client's own list of its commits."""
 
 import threading
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from tests.kafka.quick_compaction import quickly_compacting_kafka
 pytestmark = pytest.mark.long
 
 STEADY = next(f"steady-{number}" for number in range(400) if partition_for(f"steady-{number}", 50) == 7)
-TRIGGER = "3 seconds"  # the cleaner needs a tenth of it
+TRIGGER = "3 seconds"  # the cleaner needs a tenth of that
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> JobRunn
 
 
 class Committer:
-    """Commits one offset after the other for a group of partition 7, and lists them with the time before each."""
+    """Commits increasing offsets for a group of partition 7, and keeps the time just before each commit."""
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self._server = kafka.bootstrap_server
@@ -80,39 +80,41 @@ def complete_from(runner: JobRunner) -> datetime:
 
 
 def missing(runner: JobRunner, committer: Committer) -> list[datetime]:
-    """When those commits were made that the history lacks, of those before the last one that it has."""
-    there = in_history(runner)
-    return [committer.sent[offset] for offset in range(1, max(there)) if offset not in there]
+    """Return the times of commits that the history lacks, up to the last commit that it has."""
+    present = in_history(runner)
+    return [committer.sent[offset] for offset in range(1, max(present)) if offset not in present]
 
 
 def batches(runner: JobRunner) -> int:
     return runner.said.getvalue().count(" INFO  Batch ")
 
 
-def test_what_compaction_took_before_a_batch_read_it_is_not_claimed(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_history_is_not_complete_before_records_that_compaction_removed_before_a_batch(
+    runner: JobRunner, kafka: EmbeddedKafka
+) -> None:
     committer = Committer(kafka)
     with committer.committing(), runner.running(TRIGGER):
         runner.await_(lambda: is_loaded(runner) and batches(runner) >= 3)
     runner.run_once()
     claimed, lacks = complete_from(runner), missing(runner, committer)
-    assert len(lacks) > 10  # the cleaner was quicker
+    assert len(lacks) > 10  # the cleaner was quicker than the job
     assert [at for at in lacks if at >= claimed] == []
-    # What it has is right all the same, whatever the cleaner took meanwhile.
+    # The rows that the history has are right, whatever the cleaner removed.
     assert ledger_differences(runner.tables, checksums=True) == []
     found = TopicReader(Cluster(kafka.bootstrap_server), {}, runner.tables, print).reconcile()
     assert (found.differences, found.not_compared) == ([], {})
 
 
-def test_what_compaction_took_during_a_long_load_is_not_claimed(
+def test_history_is_not_complete_before_records_that_compaction_removed_during_a_load(
     runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The load reads to the ends that it saw when it began; what was committed since then is left to the stream."""
-    committer, began = Committer(kafka), list[int]()
+    """A load reads up to the end offsets at its start; the stream reads later commits."""
+    committer, sent_before_load = Committer(kafka), list[int]()
 
     def slowly(*arguments: Any, **options: Any) -> Any:
-        if not began:
-            began.append(len(committer.sent))
-            runner.await_(lambda: len(committer.sent) > began[0] + 50)
+        if not sent_before_load:
+            sent_before_load.append(len(committer.sent))
+            runner.await_(lambda: len(committer.sent) > sent_before_load[0] + 50)
         return pass_over(*arguments, **options)
 
     monkeypatch.setattr(load, "pass_over", slowly)
@@ -121,7 +123,7 @@ def test_what_compaction_took_during_a_long_load_is_not_claimed(
         runner.run_once()
     runner.run_once()
     claimed, lacks = complete_from(runner), missing(runner, committer)
-    during = [at for at in lacks if at >= committer.sent[began[0] + 1]]
+    during = [at for at in lacks if at >= committer.sent[sent_before_load[0] + 1]]
     assert len(during) > 10  # the cleaner was quicker than the load
     assert [at for at in lacks if at >= claimed] == []
 
@@ -130,11 +132,11 @@ def test_what_compaction_took_during_a_long_load_is_not_claimed(
     "config",
     [
         {"min_compaction_lag_ms": "600000"},
-        {"min_compaction_lag_ms": "0", "segment_ms": "600000"},  # nothing proves it but the log itself
+        {"min_compaction_lag_ms": "0", "segment_ms": "600000"},  # only the log itself proves it
     ],
     ids=["a lag", "luck"],
 )
-def test_without_compaction_nothing_is_missing_whatever_transactions_leave(
+def test_without_compaction_history_is_complete_despite_transaction_markers(
     runner: JobRunner, kafka: EmbeddedKafka, config: dict[str, str]
 ) -> None:
     set_topic_config(kafka, **config)

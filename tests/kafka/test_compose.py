@@ -1,7 +1,7 @@
-"""The services of docker-compose.yml as processes of this machine: the file's own commands, ports and health checks.
+"""The services of docker-compose.yml run as local processes, with the file's commands, ports and health checks.
 
-Kafka is the embedded one with the settings that the file gives its image. Not here: Prometheus, Grafana and the S3
-server, whose programs are others' images; tests/release/test_image.py has the job in the image itself.
+Kafka is the embedded broker with the file's settings. Prometheus, Grafana and the S3 server are not tested, because
+they are other projects' images. tests/release/test_image.py runs the job in the image itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from testkit.waiting import SECONDS
 
 pytestmark = pytest.mark.long
 
-# What the image's script runs.
+# The programs that the image's script runs.
 TOOLS = {"/opt/kafka/bin/kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand"}
 ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
 
@@ -53,14 +53,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 @pytest.fixture(scope="module")
 def kafka_of_the_file(places: Places) -> Iterator[EmbeddedKafka]:
-    """As Kafka's image makes properties of variables; names of hosts are this machine's loopback address."""
+    """Derive properties from the variables as Kafka's image does; host names become the loopback address."""
     (controller,) = free_ports(1)
-    own = Places({"://:": f"://{LOOPBACK}:", "localhost": LOOPBACK, "9093": str(controller)})
-    given = services()["kafka"].environment
+    replacements = Places({"://:": f"://{LOOPBACK}:", "localhost": LOOPBACK, "9093": str(controller)})
+    variables = services()["kafka"].environment
     properties = {
-        name.removeprefix("KAFKA_").lower().replace("_", "."): own.of(places.of(value))
-        for name, value in given.items()
-        if name not in {"KAFKA_HEAP_OPTS", "KAFKA_LOG_DIRS"}  # a variable of Kafka's scripts; the container's disk
+        name.removeprefix("KAFKA_").lower().replace("_", "."): replacements.of(places.of(value))
+        for name, value in variables.items()
+        if name not in {"KAFKA_HEAP_OPTS", "KAFKA_LOG_DIRS"}  # only for Kafka's scripts, and the container's disk
     }
     with EmbeddedKafka(port=int(places.of("9092")), properties=properties) as kafka:
         yield kafka
@@ -70,37 +70,37 @@ def kafka_of_the_file(places: Places) -> Iterator[EmbeddedKafka]:
 def workload(
     places: Places, kafka_of_the_file: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningProcess]:
-    assert not is_well("workload", places)  # nobody is there yet
+    assert not is_healthy("workload", places)  # it does not run yet
     yield from running("workload", places, tmp_path_factory.mktemp("workload") / "said")
 
 
 @pytest.fixture(scope="module")
 def job(places: Places, workload: RunningProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProcess]:
-    assert not is_well("job", places)
+    assert not is_healthy("job", places)
     yield from running("job", places, tmp_path_factory.mktemp("job") / "said")
 
 
 @pytest.fixture(scope="module")
 def thrift(places: Places, job: RunningProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProcess]:
-    assert not is_well("thrift", places)
+    assert not is_healthy("thrift", places)
     yield from running("thrift", places, tmp_path_factory.mktemp("thrift") / "said")
 
 
 def running(name: str, places: Places, said: Path) -> Iterator[RunningProcess]:
-    """Run a service until it is well, and while the tests last; then end it as the engine does, with success."""
+    """Run a service for the tests' duration, once it is healthy; then stop it as the engine does, with exit code 0."""
     service = services()[name]
     with RunningProcess(places.command(service.command), said, places.environment(service)) as process:
-        process.await_(lambda: is_well(name, places))
+        process.await_(lambda: is_healthy(name, places))
         yield process
         process.process.send_signal(signal.SIGTERM)
         assert process.ended() == 0, process.said()
 
 
-def is_well(name: str, places: Places) -> bool:
+def is_healthy(name: str, places: Places) -> bool:
     return places.is_well(services()[name].health)
 
 
-def test_kafka_is_well_and_has_two_doors(kafka_of_the_file: EmbeddedKafka, places: Places) -> None:
+def test_kafka_is_healthy_on_both_listeners(kafka_of_the_file: EmbeddedKafka, places: Places) -> None:
     program, *arguments = services()["kafka"].health
     assert f":{places.of('9092')} (id: 1" in run_tool(TOOLS[program], places.words(arguments))
     for door in ("9092", "19092"):
@@ -110,7 +110,7 @@ def test_kafka_is_well_and_has_two_doors(kafka_of_the_file: EmbeddedKafka, place
         assert f"{broker.host}:{broker.port}" == address
 
 
-def test_kafka_knows_every_setting(kafka_of_the_file: EmbeddedKafka, places: Places) -> None:
+def test_kafka_knows_every_setting_of_the_file(kafka_of_the_file: EmbeddedKafka, places: Places) -> None:
     broker = ConfigResource(ResourceType.BROKER, "1")
     admin = admin_client(kafka_of_the_file.bootstrap_server)
     known = admin.describe_configs([broker])[broker].result(SECONDS)
@@ -119,11 +119,11 @@ def test_kafka_knows_every_setting(kafka_of_the_file: EmbeddedKafka, places: Pla
     assert int(known["log.retention.bytes"].value) == int(services()["kafka"].environment["KAFKA_LOG_RETENTION_BYTES"])
 
 
-def test_the_clients_work(workload: RunningProcess) -> None:
+def test_the_workload_commits(workload: RunningProcess) -> None:
     workload.await_(lambda: "groups committed again" in workload.said())
 
 
-def test_the_job_is_well_and_is_scraped(job: RunningProcess, places: Places) -> None:
+def test_the_job_is_healthy_and_scraped(job: RunningProcess, places: Places) -> None:
     assert places.is_well(health_of(DOCKERFILE))
     with urlopen(f"http://{LOOPBACK}:{places.of('9464')}/metrics", timeout=10) as answer:
         text = answer.read().decode()
@@ -141,7 +141,7 @@ def test_tables_and_views_are_served(thrift: RunningProcess, places: Places) -> 
         assert cursor.fetchall() == [("billing",)]
 
 
-def test_secrets_are_made_once(tmp_path: Path) -> None:
+def test_secrets_are_created_once(tmp_path: Path) -> None:
     for folder in ("grafana", "s3"):
         (tmp_path / folder).mkdir()
     command = services()["secrets"].command
@@ -153,12 +153,12 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     grafana, s3 = made[0]
     assert grafana != s3
     assert min(len(grafana), len(s3)) >= 32
-    # Other users' containers read them, whose volumes have nothing else.
+    # Containers of other users read them, and their volumes have nothing else.
     assert all(stat.S_IMODE((tmp_path / name).stat().st_mode) & stat.S_IROTH for name in ("grafana/grafana", "s3/s3"))
 
 
 def path_with_python(folder: Path) -> str:
-    """PATH with this Python under the name that the image has for it."""
+    """Return a PATH that has this Python under the image's name for it."""
     programs = folder / "bin"
     if not programs.exists():
         programs.mkdir()

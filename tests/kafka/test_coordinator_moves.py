@@ -1,4 +1,4 @@
-"""A broker of three goes away and comes back: the job goes on, and its events end with the cluster's coordinators."""
+"""One of three brokers stops and returns: the job continues, and its last events match the cluster's coordinators."""
 
 import json
 
@@ -31,27 +31,27 @@ def command(runner: JobRunner, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, "--tables", runner.tables.root, "--output", "json"])
 
 
-def last_of_events(runner: JobRunner) -> dict[int, tuple[int | None, int | None]]:
+def last_events(runner: JobRunner) -> dict[int, tuple[int | None, int | None]]:
     events = json.loads(command(runner, "partitions", "--events").stdout)
     return {row["offsets_partition"]: (row["coordinator_id"], row["coordinator_epoch"]) for row in events}
 
 
 def await_the_clusters_coordinators(runner: JobRunner, cluster: Cluster) -> dict[int, tuple[int | None, int | None]]:
-    found: dict[int, tuple[int | None, int | None]] = {}
+    current: dict[int, tuple[int | None, int | None]] = {}
 
-    def is_told() -> bool:
-        found.update(coordinators(cluster))
-        return last_of_events(runner) == found
+    def are_equal() -> bool:
+        current.update(coordinators(cluster))
+        return last_events(runner) == current
 
-    await_(is_told, lambda: (last_of_events(runner), found, runner.said.getvalue()))
-    return found
+    await_(are_equal, lambda: (last_events(runner), current, runner.said.getvalue()))
+    return current
 
 
 def await_commit(runner: JobRunner, offset: int) -> None:
     runner.await_(lambda: ("billing", offset) in runner.rows("committed_offsets", "group_id", "committed_offset"))
 
 
-def test_the_last_events_are_the_clusters(
+def test_the_last_events_match_the_clusters_coordinators(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
@@ -80,10 +80,10 @@ def test_the_last_events_are_the_clusters(
         for event in ("coordinator moved", "unloaded"):
             assert {number for number, name, *from_ in events if [name, *from_] == [event, "broker", 2]} == moved
         assert len(events) == len(set(events))
-        assert_it_is_shown(runner, kafka)
+        assert_moves_are_shown(runner, kafka)
 
 
-def assert_it_is_shown(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def assert_moves_are_shown(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     shown = command(runner, "coordinator", "--group", "billing", "--bootstrap-server", kafka.bootstrap_server)
     (row,) = json.loads(shown.stdout)
     assert (shown.exit_code, row["differs"]) == (0, False)

@@ -1,4 +1,4 @@
-"""A seeded sample of the crash matrix; `make crash-matrix` kills at every file of every scenario. And zombies."""
+"""A seeded sample of the crash matrix, and zombies. `make crash-matrix` kills at every file of every scenario."""
 
 import signal
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.reliability.crash_matrix import SCENARIOS, CrashMatrix, crash_matrix
 pytestmark = pytest.mark.nightly
 
 SEED = 7
-# Where a job stands still until another one has taken over: in the first writes of a batch, and in the midst of a load.
+# Where a job is stopped until another one takes over: in the first writes of a batch, and in the middle of a load.
 ZOMBIES = {"steady state": "offset_commits", "reload": "committed_offsets"}
 
 
@@ -21,7 +21,7 @@ def matrix(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield made
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)  # in their order: each begins where the one before it ended
+@pytest.mark.parametrize("scenario", SCENARIOS)  # in order: each starts where the previous one ended
 def test_a_kill_changes_nothing(matrix: CrashMatrix, scenario: str) -> None:
     with matrix.scenario(scenario) as step:
         kills, wrong = step.crash(*step.points(1, SEED))

@@ -1,4 +1,4 @@
-"""What tables that nobody keeps say of now: an idle job still looks, a dead one does not, a case has its own now."""
+"""What tables say about the present: an idle job keeps sampling, a dead one does not, a case has its own present."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC, GROUP = "orders", "billing"
 
 @pytest.fixture
 def runner(spark: SparkSession, tmp_path: Path) -> Iterator[JobRunner]:
-    """A group that has read everything, of a cluster in which nothing happens any more."""
+    """A job on a cluster where nothing changes any more, with a group that has read everything."""
     with EmbeddedKafka() as kafka:
         create_topic(kafka.bootstrap_server, TOPIC, 1)
         write(kafka.bootstrap_server, TOPIC, *numbered(10), partition=0)
@@ -39,19 +39,19 @@ def status(runner: JobRunner, *options: str) -> tuple[Done, dict[str, Any]]:
     return done, row
 
 
-def least_known(runner: JobRunner) -> datetime:
+def oldest_sample(runner: JobRunner) -> datetime:
     found: list[datetime] = offsetstream.open_tables(runner.tables.root).freshness()["as_of"].to_pylist()
     assert len(found) == 50
     return min(found)
 
 
-def test_a_dead_job_is_told_and_an_idle_one_is_none(runner: JobRunner) -> None:
+def test_a_dead_job_is_reported_and_an_idle_one_is_not(runner: JobRunner) -> None:
     runner.run_once()
     with runner.running(sample_interval=1.0):
-        first = least_known(runner)
-        await_(lambda: least_known(runner) > first)
-        first = least_known(runner)
-        await_(lambda: least_known(runner) > first)  # nobody commits, and the job looks again and again
+        first = oldest_sample(runner)
+        await_(lambda: oldest_sample(runner) > first)
+        first = oldest_sample(runner)
+        await_(lambda: oldest_sample(runner) > first)  # nobody commits, and the job keeps sampling
         await_(lambda: status(runner)[1]["verdict"] == "ok")
         done, row = status(runner)
         assert (done.returncode, "STALE" in done.stderr, row["stale"]) == (0, False, False)

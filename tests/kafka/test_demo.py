@@ -1,4 +1,4 @@
-"""`offsetstream demo`, whole: fifty healthy groups and five troubles, and what its tables say of them afterwards."""
+"""The complete `offsetstream demo`: fifty healthy groups and five troubles, and what its tables show afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testkit.processes import RunningProcess, within
 
 pytestmark = pytest.mark.long
 
-FOUND = {  # by the command of each trouble, and by nothing else
+FOUND = {  # what the command of each trouble, and no other one, prints
     "stopped": "longer than its last 10 commits took together",
     "late": "messages wait in 4 of 4 partitions of 1 group",
     "unstable": "cart-reminder-2",
@@ -31,7 +31,7 @@ class Demo:
     said: str
 
     def output_of(self, *command: str) -> str:
-        """What the demo printed below a command: the lines up to the next empty one."""
+        """Return what the demo printed below a command: the lines up to the next empty one."""
         (_, below, *_) = self.said.split(f"$ offsetstream {' '.join(command)}", 1)
         return below.split("\n\n", 1)[0]
 
@@ -68,11 +68,11 @@ def test_each_trouble_has_a_command_that_finds_it(trouble: Trouble, demo: Demo) 
     assert f"{trouble.group} is {trouble.verdict}: " in demo.said.partition("The five answers")[2]
 
 
-def test_it_says_that_all_were_well_before(demo: Demo) -> None:
+def test_the_demo_shows_all_groups_healthy_before_the_troubles(demo: Demo) -> None:
     assert "0 of 55 groups are not OK" in demo.output_of("groups", "status")
 
 
-def test_git_sees_nothing_of_it_and_the_page_is_there(demo: Demo) -> None:
+def test_the_demo_writes_the_page_and_nothing_that_git_sees(demo: Demo) -> None:
     status = subprocess.run(
         ["git", "status", "--porcelain"], cwd=demo.folder, capture_output=True, text=True, check=True
     )

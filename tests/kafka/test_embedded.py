@@ -1,4 +1,4 @@
-"""The embedded broker: its versions, its nodes, its end, and what it says when it cannot start."""
+"""The embedded broker: its versions, its nodes, its end, and its message when it cannot start."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_each_version_keeps_commits_over_a_restart_and_leaves_nothing_behind(ver
     assert not folder.exists()
 
 
-def test_three_nodes_replicate_and_go_on_without_one() -> None:
+def test_three_nodes_replicate_and_continue_without_one() -> None:
     with EmbeddedKafka(brokers=3) as kafka:
         admin = admin_client(kafka.bootstrap_server)
         create_topic(admin, "orders")
@@ -75,7 +75,7 @@ def test_three_nodes_replicate_and_go_on_without_one() -> None:
         assert committed_offsets(admin, ["billing"])["billing", "orders", 0].committed_offset == 9
 
 
-def test_a_killed_parent_takes_broker_and_folder_along() -> None:
+def test_broker_and_folder_disappear_with_a_killed_parent() -> None:
     parent = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent, parent.stdout:
@@ -92,7 +92,7 @@ def test_a_killed_parent_takes_broker_and_folder_along() -> None:
         pytest.param({"authorizer.class.name": "no.such.Authorizer"}, "no.such.Authorizer", id="at-start"),
     ],
 )
-def test_a_broker_that_does_not_start_shows_its_log_and_keeps_it(
+def test_a_broker_that_cannot_start_shows_and_keeps_its_log(
     properties: dict[str, str], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(EnvironmentNotReadyError) as raised, EmbeddedKafka(properties=properties):
@@ -100,11 +100,11 @@ def test_a_broker_that_does_not_start_shows_its_log_and_keeps_it(
     first_line, log_tail = str(raised.value).split("\n", maxsplit=1)
     assert "4.3.1 of broker-1 ended with exit code 1 before it answered" in first_line
     assert words in log_tail
-    kept = Path(first_line.split("Its log is ")[1].split(". The last lines")[0])
-    assert words in kept.read_text()
+    kept_log = Path(first_line.split("Its log is ")[1].split(". The last lines")[0])
+    assert words in kept_log.read_text()
 
 
-def test_a_fixed_port_is_used_and_one_in_use_is_named() -> None:
+def test_a_fixed_port_is_used_and_an_occupied_one_is_named() -> None:
     (port,) = free_ports(1)
     with EmbeddedKafka(port=port) as kafka:
         assert kafka.bootstrap_server == f"{LOOPBACK}:{port}"
@@ -113,11 +113,11 @@ def test_a_fixed_port_is_used_and_one_in_use_is_named() -> None:
             EmbeddedKafka(port=port).start()
 
 
-def test_free_ports_that_someone_takes_first_are_chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as other:
-        other.bind((LOOPBACK, 0))
-        other.listen()
-        taken = other.getsockname()[1]
+def test_other_ports_are_chosen_if_the_first_ones_get_occupied(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other_socket:
+        other_socket.bind((LOOPBACK, 0))
+        other_socket.listen()
+        taken = other_socket.getsockname()[1]
         choices = [[taken, *free_ports(2)], free_ports(3)]
         monkeypatch.setattr(embedded, "free_ports", lambda _count: choices.pop(0))
         with EmbeddedKafka() as kafka:
@@ -126,6 +126,6 @@ def test_free_ports_that_someone_takes_first_are_chosen_anew(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("arguments", [{"brokers": 2}, {"security": "ssl"}])
-def test_refuses_what_it_cannot_be(arguments: dict[str, object]) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         EmbeddedKafka(**arguments)  # type: ignore[arg-type]  # wrong on purpose

@@ -1,4 +1,4 @@
-"""The embedded broker with an authorizer: rights that are missing show, rights that are given work."""
+"""The embedded broker with an authorizer: missing rights are refused, granted rights work."""
 
 from collections.abc import Iterator
 
@@ -56,7 +56,7 @@ def test_a_user_may_do_what_acls_allow_and_nothing_else(secured: EmbeddedKafka) 
             assert error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
             return False
 
-    await_(is_allowed)  # the controller has the right, and a busy broker gets to know of it a little later
+    await_(is_allowed)  # a busy broker learns of the right a little later than the controller
 
 
 def test_a_wrong_password_is_refused(secured: EmbeddedKafka) -> None:
@@ -80,7 +80,7 @@ def test_a_wrong_password_is_refused(secured: EmbeddedKafka) -> None:
     assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
 
 
-def test_java_clients_get_the_same_login_in_their_own_words(secured: EmbeddedKafka) -> None:
+def test_java_clients_get_the_same_login_as_java_properties(secured: EmbeddedKafka) -> None:
     properties = secured.client_properties("alice")
     assert properties["security.protocol"] == "SASL_PLAINTEXT"
     assert 'username="alice"' in properties["sasl.jaas.config"]

@@ -1,4 +1,4 @@
-"""Where logs end, sampled from a real broker: growth, transactions, deleted and recreated topics."""
+"""End offsets sampled from a real broker: growth, transactions, deleted and recreated topics."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "START_SECONDS", 1.0)
     monkeypatch.setattr(positions, "_PAUSE", 1)
     monkeypatch.setattr(sample_book, "_BLOCKED", timedelta(seconds=1))
@@ -70,7 +70,7 @@ def produce(kafka: EmbeddedKafka, topic: str, partition: int, count: int, **prop
 
 
 def sampled(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ...]]:
-    if runner.tables.opened("topic_partitions") is None:  # the job has just begun
+    if runner.tables.opened("topic_partitions") is None:  # the job has just started
         return []
     names = columns or COLUMNS
     found = runner.rows("topic_partitions", "topic", *names)
@@ -82,7 +82,7 @@ def recorded(runner: JobRunner, topic: str, *columns: str) -> list[tuple[Any, ..
     return [row[2:] for row in sorted(found, key=lambda row: row[1]) if row[0] == topic]
 
 
-def test_a_topic_grows_is_blocked_and_gets_partitions(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_growth_blocking_and_new_partitions_are_sampled(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, TOPIC, [[1], [1]])
     commit(kafka, TOPIC, 0)
     with runner.running(sample_interval=0.5):
@@ -104,14 +104,14 @@ def test_a_topic_grows_is_blocked_and_gets_partitions(runner: JobRunner, kafka: 
         runner.await_(lambda: [row[0] for row in sampled(runner, TOPIC)] == [0, 1, 2])
         assert len(sampled(runner, "__consumer_offsets")) == 50
     ends = recorded(runner, TOPIC, "partition", "high_watermark", "last_stable_offset", "previous_sampled_at")
-    # The last stable offset is asked for later: a row of its own may tell that it has moved. A sample may see the log
+    # The last stable offset is queried later, so a row of its own may show its move. A sample may see the log
     # between two of the records that were written together.
     assert {row[1]: row[2] for row in ends if row[0] == 0}.items() >= {0: 0, 5: 5, 8: 5, 9: 9}.items()
     assert [number for number, row in enumerate(row for row in ends if row[0] == 0) if row[3] is None] == [0]
 
 
-def test_a_marker_does_not_wait(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """A group that commits what it has read, and one that commits where it stands: nothing waits for either."""
+def test_a_transaction_marker_is_no_lag(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """A group that has read all records has no lag, whether its offset is that of the marker or behind it."""
     create(kafka, "marked", [[1], [1], [1]])
     for number, ended in enumerate(("commit", "commit", "abort")):
         producer = produce(kafka, "marked", number, 3, **{"transactional.id": f"marks-{number}"})
@@ -130,21 +130,21 @@ def test_a_marker_does_not_wait(runner: JobRunner, kafka: EmbeddedKafka) -> None
     }
 
 
-def test_who_holds_a_log_back_is_known(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_the_transaction_that_blocks_a_log_is_known(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "held", [[1]])
     commit(kafka, "held", 0)
-    began = datetime.now(UTC)
+    started = datetime.now(UTC)
     with runner.running(sample_interval=0.5):
         producer = produce(kafka, "held", 0, 3, **{"transactional.id": "ledger-writer-7"})
         columns = ("open_transaction", "open_transaction_since")
         runner.await_(lambda: sampled(runner, "held", "open_transaction") == [("ledger-writer-7",)])
         ((_, since),) = sampled(runner, "held", *columns)
-        assert began <= since <= datetime.now(UTC)
+        assert started <= since <= datetime.now(UTC)
         producer.commit_transaction(SECONDS)
         runner.await_(lambda: sampled(runner, "held", *columns) == [(None, None)])
 
 
-def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) -> None:
+def test_record_times_give_the_first_record_since_a_time(kafka: EmbeddedKafka) -> None:
     create(kafka, "timed", [[1], [2]])
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "compression.type": "lz4", "linger.ms": 50})
     for milliseconds in (1000, 3000, 2000, 5000, 4000):
@@ -154,23 +154,23 @@ def test_when_records_were_written_is_told_since_a_time(kafka: EmbeddedKafka) ->
         LogEnds(kafka.bootstrap_server),
         (TopicPartitionKey("timed", 0), TopicPartitionKey("timed", 1)),
     )
-    asked = {1: RecordTimes(0, 1000, 5000), 2000: RecordTimes(1, 3000, 5000), 4000: RecordTimes(3, 5000, 5000)}
-    for since, told in asked.items():
-        assert cluster.record_times({full: since}) == {full: told}
+    cases = {1: RecordTimes(0, 1000, 5000), 2000: RecordTimes(1, 3000, 5000), 4000: RecordTimes(3, 5000, 5000)}
+    for since, expected in cases.items():
+        assert cluster.record_times({full: since}) == {full: expected}
     nothing = RecordTimes(-1, -1, -1)
     assert cluster.record_times({full: 5001, empty: 1}) == {full: RecordTimes(-1, -1, 5000), empty: nothing}
     assert cluster.record_times({TopicPartitionKey("not there", 0): 1}) == {}
 
 
 @pytest.mark.long
-def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_a_burst_is_placed_at_the_times_of_its_records(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "bursts", [[1]])
     commit(kafka, "bursts", 0)
     written: list[float] = []
     with runner.running(sample_interval=2):
         for count in range(1, 5):
             runner.await_(lambda: sampled(runner, "bursts", "high_watermark") == [(len(written),)])
-            now = datetime.now(UTC)  # a look that finds nothing new
+            now = datetime.now(UTC)  # a sample that finds nothing new
             runner.await_(lambda: sampled(runner, "bursts", "sampled_at")[0][0] > now)  # noqa: B023 - awaited within
             written.append(time.time())
             produce(kafka, "bursts", 0, 1)
@@ -178,17 +178,17 @@ def test_a_burst_is_where_its_records_are(runner: JobRunner, kafka: EmbeddedKafk
         runner.await_(lambda: sampled(runner, "bursts", "high_watermark") == [(4,)])
     rows = recorded(runner, "bursts", "high_watermark", "sampled_at", "previous_sampled_at")
     ends = {high: (since.timestamp(), held_until.timestamp()) for high, since, held_until in rows if high}
-    of_each = [(at, *ends[high]) for high, at in enumerate(written, 1)]
-    exact = [since for at, since, held_until in of_each if since == held_until and abs(since - at) < 1]
-    assert len(exact) >= 3, ends  # one may have come just when the ends were asked for
+    samples = [(at, *ends[high]) for high, at in enumerate(written, 1)]
+    exact = [since for at, since, held_until in samples if since == held_until and abs(since - at) < 1]
+    assert len(exact) >= 3, ends  # one may have been written during a query for end offsets
 
 
-def test_where_records_stream_in_nothing_is_blocked(kafka: EmbeddedKafka) -> None:
-    """They come between the questions for the two ends, too."""
+def test_constant_writes_are_not_taken_for_blocking(kafka: EmbeddedKafka) -> None:
+    """Records also arrive between the queries for high watermark and last stable offset."""
     create(kafka, "streaming", [[1]])
     cluster, ended = LogEnds(kafka.bootstrap_server), threading.Event()
     found: list[LogEnd | NoEnd] = []
-    of_one: list[PartitionEnds] = []
+    partition_ends: list[PartitionEnds] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "linger.ms": 0})
 
     def stream() -> None:
@@ -201,7 +201,7 @@ def test_where_records_stream_in_nothing_is_blocked(kafka: EmbeddedKafka) -> Non
     try:
         for _ in range(100):
             found += cluster.ends({"streaming": None}, {}).values()
-            of_one += cluster.partition_ends([0], "streaming").values()
+            partition_ends += cluster.partition_ends([0], "streaming").values()
     finally:
         ended.set()
         streaming.join()
@@ -210,23 +210,23 @@ def test_where_records_stream_in_nothing_is_blocked(kafka: EmbeddedKafka) -> Non
     assert len(ends) == 100
     assert ends[-1].high_watermark > ends[0].high_watermark
     assert [each for each in ends if each.last_stable_offset != each.high_watermark] == []
-    assert [each for each in of_one if each.last_stable_offset != each.high_watermark] == []
+    assert [each for each in partition_ends if each.last_stable_offset != each.high_watermark] == []
 
 
-def test_a_job_that_begins_goes_on_where_the_one_before_it_stopped(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_restart_continues_the_samples_of_the_previous_job(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "filed", [[1]])
     commit(kafka, "filed", 0)
     with runner.running(sample_interval=0.5):
         produce(kafka, "filed", 0, 1)
         runner.await_(lambda: sampled(runner, "filed", "high_watermark") == [(1,)])
-        # A row is there at once: what the last minute was is asked for most.
+        # A row exists at once, because the last minute is queried most.
         assert recorded(runner, "filed", "high_watermark")[-1] == (1,)
         produce(kafka, "filed", 0, 1)
         runner.await_(lambda: sampled(runner, "filed", "high_watermark") == [(2,)])
-        # Looked at once more: of a look that saw a record of later than it began, the next could not tell by times.
+        # Sample again: if a sample saw a record newer than its own start, times cannot place the next one.
         produced = datetime.now(UTC)
         runner.await_(lambda: sampled(runner, "filed", "sampled_at")[0][0] > produced)
-    # The last stable offset is asked for later: a row of its own may tell that it has moved.
+    # The last stable offset is queried later, so a row of its own may show its move.
     assert list(dict.fromkeys(row[0] for row in recorded(runner, "filed", "high_watermark")))[-2:] == [1, 2]
 
     (held_until,) = sampled(runner, "filed", "sampled_at")[0]
@@ -236,10 +236,12 @@ def test_a_job_that_begins_goes_on_where_the_one_before_it_stopped(runner: JobRu
     high, until = recorded(runner, "filed", "high_watermark", "previous_sampled_at")[-1]
     assert high == 3
     assert held_until < until
-    assert abs(until.timestamp() - written) < 1  # while no job ran, too: the record says it
+    assert abs(until.timestamp() - written) < 1  # exact although no job ran: the record has the time
 
 
-def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_a_deleted_topic_and_its_successor_of_the_same_name_are_told_apart(
+    runner: JobRunner, kafka: EmbeddedKafka
+) -> None:
     create(kafka, "again", [[1]])
     produce(kafka, "again", 0, 4)
     commit(kafka, "again", 0)
@@ -258,8 +260,8 @@ def test_a_deleted_topic_leaves_and_another_one_of_its_name_comes(runner: JobRun
     assert ends[1][2] is None
 
 
-def test_an_offset_of_what_the_cluster_does_not_have_is_an_orphan(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    """Brokers take no such commit; they keep one of a topic that was deleted while its coordinator was away."""
+def test_an_offset_without_its_topic_or_partition_is_an_orphan(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """Brokers accept no such commit, but keep one if its topic is deleted while the coordinator is away."""
     create(kafka, "there", [[1]])
     group, records = "orphaned", []
     for topic, number in (("never-there", 0), ("there", 7)):
@@ -279,7 +281,7 @@ def test_an_offset_of_what_the_cluster_does_not_have_is_an_orphan(runner: JobRun
 
 
 @pytest.mark.long
-def test_a_partition_without_leader_says_so(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_a_partition_without_leader_is_reported(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     create(kafka, "led", [[1], [LOST]])
     commit(kafka, "led", 0, 1)
     produce(kafka, "led", 1, 2)
@@ -294,13 +296,13 @@ def test_a_partition_without_leader_says_so(runner: JobRunner, kafka: EmbeddedKa
         runner.await_(lambda: [row[-1] for row in sampled(runner, "led")] == [None, None])
 
 
-def test_what_is_known_of_the_brokers(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_facts_about_the_cluster_are_recorded(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     runner.run_once()
     columns = ("cluster_id", "group_coordinator", "offsets_retention_ms", "offsets_retention_check_interval_ms")
-    told = (Cluster(kafka.bootstrap_server).cluster_id(), "new", 7 * 86_400_000, 600_000)
-    assert runner.rows("cluster", *columns) == [told]
+    expected = (Cluster(kafka.bootstrap_server).cluster_id(), "new", 7 * 86_400_000, 600_000)
+    assert runner.rows("cluster", *columns) == [expected]
 
 
-def test_none_are_taken(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+def test_no_end_offsets_are_sampled_when_switched_off(runner: JobRunner, kafka: EmbeddedKafka) -> None:
     runner.job(once=True, sample_interval=0.0).run()
     assert [runner.count(name) for name in ("topic_partitions", "end_offsets", "cluster")] == [0, 0, 1]

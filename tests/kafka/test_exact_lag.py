@@ -1,4 +1,4 @@
-"""`lag --exact`: the age of the record that a group would read next, from the logs of a real broker."""
+"""`lag --exact` shows the age of the record that a group reads next, from the logs of a real broker."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def server() -> Iterator[str]:
 
 
 def written(server: str, topic: str, ages_ms: list[int], partition: int = 0) -> list[int]:
-    """Write records of these ages; returns their timestamps."""
+    """Write records of these ages; return their timestamps."""
     now = int(time.time() * 1000)
     times = [now - age for age in ages_ms]
     write(server, topic, *({"value": str(at), "timestamp": at} for at in times), partition=partition)
     return times
 
 
-def asked(server: str, *groups: str, options: tuple[str, ...] = ()) -> Done:
+def lag_command(server: str, *groups: str, options: tuple[str, ...] = ()) -> Done:
     named = [word for group in groups for word in ("--group", group)]
     return within("lag", "--exact", "--bootstrap-server", server, *named, *options)
 
 
 def rows(server: str, *groups: str, options: tuple[str, ...] = (), code: int = 0) -> list[dict[str, Any]]:
-    done = asked(server, *groups, options=(*options, "--output", "json"))
+    done = lag_command(server, *groups, options=(*options, "--output", "json"))
     assert done.returncode == code, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def tells(row: dict[str, Any], written_ms: int) -> bool:
-    """Whether the time lag is exactly the age of a record: now, in whole milliseconds, minus its timestamp."""
+def is_age_of(row: dict[str, Any], written_ms: int) -> bool:
+    """Return whether the time lag is exactly the record's age: now, in whole milliseconds, minus its timestamp."""
     return round(float(row["time_lag_seconds"]) * 1000) == int(row["asked_at_ms"]) - written_ms
 
 
@@ -64,7 +64,7 @@ def test_the_age_of_the_next_record(server: str) -> None:
     assert [behind[name] for name in ("group", "topic", "partition", "current_offset", "log_end_offset", "lag")] == [
         *("shop", "orders", 0, 1, 3, 2)
     ]
-    assert tells(behind, first[1])
+    assert is_age_of(behind, first[1])
     assert (behind["next_offset"], behind["timestamp_type"], behind["leader_id"]) == (1, "CreateTime", 1)
     assert [(row["lag"], row["time_lag_seconds"], row["next_offset"]) for row in (even, empty)] == [(0, 0, None)] * 2
     both = rows(server, "shop", "audit", options=("--topic", "orders"))
@@ -74,18 +74,18 @@ def test_the_age_of_the_next_record(server: str) -> None:
         ("shop", 1, None),
         ("shop", 3, None),
     ]
-    assert tells(both[0], first[0])
-    text = asked(server, "shop").stdout.splitlines()
+    assert is_age_of(both[0], first[0])
+    text = lag_command(server, "shop").stdout.splitlines()
     assert text[1].split()[:8] == ["shop", "orders", "0", "1", "3", "2", "2", "h"]
     assert text[-1].startswith("A record waits in 1 of 3 partitions, for 2 h at most, as of 20")
 
 
-def test_out_of_range_on_both_sides(server: str) -> None:
+def test_offsets_outside_the_log_on_both_sides(server: str) -> None:
     create_topic(server, "trimmed", 2)
     written(server, "trimmed", [HOUR] * 10)
     commit_offsets(server, "late", {("trimmed", 0): 2})
     commit_offsets(server, "early", {("trimmed", 0): 12})
-    admin = admin_client(server)  # without a name it would be gone before its answer is here
+    admin = admin_client(server)  # a variable keeps it alive until its answer arrives
     for deleted in admin.delete_records([TopicPartition("trimmed", 0, 4)]).values():
         deleted.result(SECONDS)
     early, late = rows(server, "late", "early", code=1)
@@ -95,7 +95,7 @@ def test_out_of_range_on_both_sides(server: str) -> None:
 
 
 @pytest.mark.long
-def test_a_compacted_log(server: str) -> None:
+def test_the_next_record_of_a_compacted_log(server: str) -> None:
     compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
     create_topic(server, "compacted", config=compacted)
     commit_offsets(server, "compact", {("compacted", 0): 1})
@@ -115,11 +115,11 @@ def test_a_compacted_log(server: str) -> None:
     await_(is_compacted)
     (row,) = rows(server, "compact")
     assert row["next_offset"] == 7
-    assert tells(row, now - HOUR + 7)
+    assert is_age_of(row, now - HOUR + 7)
 
 
 @pytest.mark.long
-def test_a_transactional_log(server: str) -> None:
+def test_the_next_record_of_a_transactional_log(server: str) -> None:
     create_topic(server, "booked")
     now = int(time.time() * 1000)
     records = [{**each, "timestamp": now - HOUR + at} for at, each in enumerate(numbered(3))]
@@ -128,27 +128,27 @@ def test_a_transactional_log(server: str) -> None:
     await_end(server, ("booked", 0))
     commit_offsets(server, "reader", {("booked", 0): 1})
     (row,) = rows(server, "reader")
-    # Two aborted records and a control record: nothing is there to be read.
+    # Two aborted records and a control record: there is nothing to read.
     assert (row["lag"], row["time_lag_seconds"], row["error"]) == (3, 0, None)
     (raw,) = rows(server, "reader", options=("--isolation-level", "read_uncommitted"))
-    assert (raw["next_offset"], tells(raw, now - HOUR + 1)) == (1, True)
+    assert (raw["next_offset"], is_age_of(raw, now - HOUR + 1)) == (1, True)
     with transaction(server, "two", "booked", *records) as producer:
         producer.commit_transaction(30)
     await_end(server, ("booked", 0))
     (row,) = rows(server, "reader")
-    assert (row["next_offset"], tells(row, now - HOUR)) == (4, True)
+    assert (row["next_offset"], is_age_of(row, now - HOUR)) == (4, True)
     commit_offsets(server, "reader", {("booked", 0): 8})
     with transaction(server, "three", "booked", *records) as producer:
         (row,) = rows(server, "reader")
         assert (row["time_lag_seconds"], row["error"]) == (None, None)
         assert row["note"].startswith("blocked by an open transaction from offset 8 to 11: ")
         (raw,) = rows(server, "reader", options=("--isolation-level", "read_uncommitted"))
-        assert tells(raw, now - HOUR)
+        assert is_age_of(raw, now - HOUR)
         producer.abort_transaction(30)
 
 
 @pytest.mark.long
-def test_the_ends_are_those_of_kafkas_own_tool(server: str) -> None:
+def test_end_offsets_equal_kafkas_own_tool(server: str) -> None:
     create_topic(server, "compared", 3)
     for number in range(3):
         written(server, "compared", [HOUR] * number, partition=number)
@@ -161,7 +161,7 @@ def test_the_ends_are_those_of_kafkas_own_tool(server: str) -> None:
 
 
 @pytest.mark.long
-def test_the_clock_of_the_broker_is_told(server: str) -> None:
+def test_a_wrong_broker_clock_is_reported(server: str) -> None:
     create_topic(server, "stamped", config={"message.timestamp.type": "LogAppendTime"})
     written(server, "stamped", [HOUR])
     commit_offsets(server, "stamps", {("stamped", 0): 0})
@@ -171,7 +171,7 @@ def test_the_clock_of_the_broker_is_told(server: str) -> None:
 
 
 @pytest.mark.long
-def test_many_partitions_and_groups_are_read_at_once(server: str) -> None:
+def test_many_partitions_and_groups_are_read_together(server: str) -> None:
     create_topic(server, "wide", 60)
     for number in range(60):
         written(server, "wide", [HOUR, HOUR // 2], partition=number)
@@ -183,7 +183,7 @@ def test_many_partitions_and_groups_are_read_at_once(server: str) -> None:
 
 
 @pytest.mark.long
-def test_a_deleted_topic(server: str) -> None:
+def test_a_deleted_topic_is_an_error(server: str) -> None:
     create_topic(server, "deleted", 2)
     commit_offsets(server, "orphan", {("deleted", 1): 0})
     admin = admin_client(server)
@@ -191,17 +191,19 @@ def test_a_deleted_topic(server: str) -> None:
     await_(
         lambda: not isinstance(LogEnds(server).ends({"deleted": [1]}, {}).get(TopicPartitionKey("deleted", 1)), LogEnd)
     )
-    # Brokers forget the offsets of a topic that is deleted; until then the error is the partition's.
-    done = asked(server, "orphan")
-    told = "UNKNOWN_TOPIC_OR_PARTITION" in done.stdout or "group 'orphan' has no such committed offset" in done.stderr
-    assert (done.returncode, told) == (1, True), done
+    # Brokers drop the offsets of a deleted topic; until then the partition has an error.
+    done = lag_command(server, "orphan")
+    is_reported = (
+        "UNKNOWN_TOPIC_OR_PARTITION" in done.stdout or "group 'orphan' has no such committed offset" in done.stderr
+    )
+    assert (done.returncode, is_reported) == (1, True), done
 
 
-def test_what_is_not_there(server: str) -> None:
-    done = asked(server, "nobody")
+def test_unknown_groups_and_topics_are_errors(server: str) -> None:
+    done = lag_command(server, "nobody")
     assert (done.returncode, done.stderr) == (1, "Error: group 'nobody' has no such committed offset\n")
-    some = asked(server, "shop", options=("--topic", "nowhere"))
-    assert (some.returncode, "group 'shop' has no such committed offset" in some.stderr) == (1, True)
+    in_topic = lag_command(server, "shop", options=("--topic", "nowhere"))
+    assert (in_topic.returncode, "group 'shop' has no such committed offset" in in_topic.stderr) == (1, True)
     for options in (("--all-groups",), ("--group", "shop", "--at", "1h"), ()):
         wrong = within("lag", "--exact", "--bootstrap-server", server, *options)
         assert wrong.returncode == 2

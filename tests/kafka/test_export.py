@@ -1,4 +1,4 @@
-"""Offsets of an earlier instant, exported and taken by Kafka's own tool: the groups stand where they stood."""
+"""Kafka's own tool imports an export of past offsets: the groups are back at those offsets."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,14 +22,14 @@ from tests.kafka.admin_answers import committed_offsets
 pytestmark = pytest.mark.long
 
 OFFSETS_PARTITIONS, RECORDS = 50, 20
-# Kafka's tool clamps offsets to the log; the second name is longer than what Jackson leaves without quotes.
+# Kafka's tool limits offsets to the log. Jackson quotes the second name because of its length.
 TOPICS = ("export.orders_v1", "export-of-a-topic-with-a-long-name", "export_audit")
 Offsets = dict[tuple[str, str, int], int]
 
 
 @pytest.fixture(scope="module")
 def admin(own_kafka: EmbeddedKafka) -> AdminClient:
-    """Knows the topics, of two partitions each, with records in both."""
+    """Create the topics, with two partitions each and records in both."""
     admin = admin_client(own_kafka.bootstrap_server)
     for created in admin.create_topics([NewTopic(topic, 2) for topic in TOPICS]).values():
         created.result(SECONDS)
@@ -42,12 +42,12 @@ def admin(own_kafka: EmbeddedKafka) -> AdminClient:
 
 
 def committed(admin: AdminClient, groups: tuple[str, ...]) -> Offsets:
-    """Where the groups stand, as the broker says."""
+    """Return the committed offsets of the groups, from the broker."""
     return {place: found.committed_offset for place, found in committed_offsets(admin, groups).items()}
 
 
 def commit_all(own_kafka: EmbeddedKafka, groups: tuple[str, ...], first: int) -> None:
-    """Commit for each group and partition another offset than for any other."""
+    """Commit a different offset for each group and partition."""
     places = [(topic, partition) for topic in TOPICS for partition in (0, 1)]
     commits = {
         group: [TopicPartition(*place, first + number + at) for number, place in enumerate(places)]
@@ -74,8 +74,8 @@ def commits_at(offsets: Offsets, at: datetime, first_record: int) -> list[dict[s
     ]
 
 
-def write_tables(root: Path, then: Offsets, now: Offsets) -> datetime:
-    """Write what a job would have of both; return an instant between them."""
+def write_tables(root: Path, past: Offsets, present: Offsets) -> datetime:
+    """Write a job's tables after the past commits and, ten minutes later, the present ones; return an instant between."""
     new_tables(root)
     at = instant(START_MS)
     numbers = range(OFFSETS_PARTITIONS)
@@ -83,7 +83,7 @@ def write_tables(root: Path, then: Offsets, now: Offsets) -> datetime:
     append_rows(root, "offsets_partitions", [book | {"offsets_partition": number} for number in numbers])
     logs = [{"offsets_partition": number, "log_id": 0, "decoded_from_offset": 0} for number in numbers]
     append_rows(root, "decoded_logs", logs)
-    before, after = commits_at(then, at, 0), commits_at(now, at + timedelta(minutes=10), 100)
+    before, after = commits_at(past, at, 0), commits_at(present, at + timedelta(minutes=10), 100)
     history = [
         row | {"record_timestamp": row["commit_timestamp"], "written_day": at.date(), "is_tombstone": False}
         for row in before + after
@@ -96,25 +96,25 @@ def write_tables(root: Path, then: Offsets, now: Offsets) -> datetime:
 @pytest.mark.parametrize(
     "groups", [('export "one", älter',), ("export 日本, group", "export-plain")], ids=["one group", "two groups"]
 )
-def test_kafkas_tool_takes_an_export(
+def test_kafkas_tool_imports_an_export(
     own_kafka: EmbeddedKafka,
     admin: AdminClient,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     groups: tuple[str, ...],
 ) -> None:
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # Java reads its arguments by the locale
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # Java decodes its arguments by the locale
     commit_all(own_kafka, groups, 1)
-    then = committed(admin, groups)
+    past = committed(admin, groups)
     commit_all(own_kafka, groups, 10)
-    now = committed(admin, groups)
-    assert len(then) == len(groups) * 2 * len(TOPICS)
-    assert not then.items() & now.items()
-    between, file = write_tables(tmp_path / "tables", then, now), tmp_path / "offsets.csv"
+    present = committed(admin, groups)
+    assert len(past) == len(groups) * 2 * len(TOPICS)
+    assert not past.items() & present.items()
+    between, file = write_tables(tmp_path / "tables", past, present), tmp_path / "offsets.csv"
     named = [argument for group in groups for argument in ("--group", group)]
     options = ("--at", between.isoformat(), "--tables", str(tmp_path / "tables"), "--file", str(file))
     done = within("offsets", "export", *named, *options)
     assert done.returncode == 0, done.stderr
     tool = ["--bootstrap-server", own_kafka.bootstrap_server, *named, "--reset-offsets", "--from-file", str(file)]
     run_tool(CONSUMER_GROUPS, [*tool, "--execute"])
-    assert committed(admin, groups) == then
+    assert committed(admin, groups) == past

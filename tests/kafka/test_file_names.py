@@ -1,4 +1,4 @@
-"""Folders whose names some engine takes for something else, in the locale C: the job and the commands as processes."""
+"""Job and commands, as processes in the locale C, with folder names that some engine misinterprets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def committed_offsets(folder: Path) -> list[int]:
     return [row["committed_offset"] for row in found]
 
 
-def test_a_job_with_a_nasty_folder_in_the_locale_c(server: str, tmp_path: Path) -> None:
+def test_a_job_with_a_difficult_folder_name_in_the_locale_c(server: str, tmp_path: Path) -> None:
     folder = tmp_path / NASTY
     folder.mkdir()
     tables = ("--tables", str(folder / "tables"))

@@ -1,4 +1,4 @@
-"""Groups and topics that are left out, on a real broker: of tables, histories and `verify`; other filters; a kill."""
+"""Filtered groups and topics on a real broker: tables, histories, `verify`, changed filters, and a kill."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLES = ("offset_commits", "committed_offsets", "group_records", "group_history
 
 @pytest.fixture(scope="module")
 def live(own_kafka: EmbeddedKafka) -> Iterator[None]:
-    """A member that has partitions of both topics: it stays whole, without its offsets of the one."""
+    """A member with partitions of both topics: it stays complete, only its offsets in one topic are filtered."""
     create_topics(admin_client(own_kafka.bootstrap_server))
     configuration = {"bootstrap.servers": own_kafka.bootstrap_server, "group.id": "team-a.live"}
     consumer = Consumer(configuration, logger=QUIET)
@@ -73,8 +73,10 @@ def commit_everywhere(server: str, offset: int) -> None:
 
 
 def filtered_records(server: str) -> int:
-    """How many records of the log are left out, by their names alone."""
-    log: list[LogRecord] = [record for some in read_log(server, {}, range(50)) for record in some]
+    """Return how many records of the log are filtered, judged only by their names."""
+    log: list[LogRecord] = [
+        record for records_of_partition in read_log(server, {}, range(50)) for record in records_of_partition
+    ]
     decoded = decode_records([record.key for record in log], [record.value for record in log]).to_pylist()
     return sum(row["group_id"] in FILTERED or row["topic"] == "page-views" for row in decoded)
 
@@ -100,7 +102,7 @@ def assert_is_filtered(runner: JobRunner) -> None:
     assert f", {counted} more skipped by the filters" in done.stderr
 
 
-def assert_is_whole(runner: JobRunner) -> None:
+def assert_is_complete(runner: JobRunner) -> None:
     assert runner.values("groups", "group_id") >= {*KEPT, *FILTERED, ONLY_VIEWS}
     assert runner.values("committed_offsets", "topic") == {"orders", "page-views"}
     assert runner.values("offsets_partitions", "filters") == {None}
@@ -111,7 +113,7 @@ def assert_is_whole(runner: JobRunner) -> None:
     assert "leave out" not in done.stderr
 
 
-def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+def test_a_load_and_batches_skip_the_same_records(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
     assert "Filtered: groups that do not match 'team-.*|console-.*'" in runner.said.getvalue()
     assert " filtered" in runner.said.getvalue()
     assert_is_filtered(runner)
@@ -126,36 +128,36 @@ def test_a_load_and_batches_leave_out_the_same(runner: JobRunner, own_kafka: Emb
     assert_is_filtered(runner)
 
 
-def test_look_ups_say_so(runner: JobRunner) -> None:
-    asked = within("lag", "--group", "team-b.billing", "--tables", runner.tables.root)
-    assert asked.returncode == 1
-    assert "group 'team-b.billing' is filtered: the filters of the tables exclude it" in asked.stderr
-    told = within("partitions", "--tables", runner.tables.root)
-    assert "records since the last loads: groups that do not match" in told.stderr
+def test_look_ups_report_the_filters(runner: JobRunner) -> None:
+    lag_answer = within("lag", "--group", "team-b.billing", "--tables", runner.tables.root)
+    assert lag_answer.returncode == 1
+    assert "group 'team-b.billing' is filtered: the filters of the tables exclude it" in lag_answer.stderr
+    result = within("partitions", "--tables", runner.tables.root)
+    assert "records since the last loads: groups that do not match" in result.stderr
 
 
-def test_a_part_is_not_taken_for_the_whole(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+def test_filtered_offsets_are_not_taken_for_all_offsets(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
     tables = ("--tables", runner.tables.root)
     lag = within("lag", "--group", "team-a.live", "--output", "json", *tables)
     reasons = {row["topic"]: row["note"] for row in json.loads(lag.stdout) if row["partition"] == 2}
     assert reasons["page-views"] == "no offset: never committed, or skipped by the filters"
-    told = within("offsets", "export", "--group", "team-a.billing", *tables)
-    assert (told.returncode, told.stdout) == (0, "orders,0,2\n")
-    assert "Note: the filters of the tables exclude groups that do not match 'team-" in told.stderr
-    for asked, reason in (
+    result = within("offsets", "export", "--group", "team-a.billing", *tables)
+    assert (result.returncode, result.stdout) == (0, "orders,0,2\n")
+    assert "Note: the filters of the tables exclude groups that do not match 'team-" in result.stderr
+    for reset_options, reason in (
         (("--group", "team-a.billing"), "Note: the filters of the tables exclude groups"),
         (("--group", "team-b.billing"), "The offsets of group 'team-b.billing' at "),
         (("--group", "team-a.billing", "--topic", "page-views"), "The offsets for topic 'page-views' at "),
     ):
         done = within(
-            "offsets", "reset", *asked, "--at", "1s", "--bootstrap-server", own_kafka.bootstrap_server, *tables
+            "offsets", "reset", *reset_options, "--at", "1s", "--bootstrap-server", own_kafka.bootstrap_server, *tables
         )
         assert reason in done.stdout + done.stderr
         assert "the filters of the tables exclude" in done.stdout + done.stderr
         assert "had no" not in done.stdout + done.stderr
 
 
-def test_other_filters_load_all_anew(runner: JobRunner) -> None:
+def test_changed_filters_load_all_partitions_again(runner: JobRunner) -> None:
     history = runner.count("offset_commits")
     runner.run_once()
     assert "The filters have changed: all partitions are loaded again" in runner.said.getvalue()
@@ -163,13 +165,13 @@ def test_other_filters_load_all_anew(runner: JobRunner) -> None:
     assert runner.count("offset_commits") > 2 * history
     complete = runner.rows("offsets_partitions", "history_complete_from")
     assert complete == runner.rows("offsets_partitions", "load_started_at")
-    assert_is_whole(runner)
+    assert_is_complete(runner)
     runner.run_once()
     assert runner.values("offsets_partitions", "load_id") == {2}
 
 
 @pytest.mark.nightly
-def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -> None:
+def test_the_next_job_completes_a_killed_change_of_filters(runner: JobRunner) -> None:
     folder = Path(runner.tables.root).parent
     options = (*AS_OPTIONS, "--no-short-lived-groups", "--once")
     with JobProcess(runner.settings.bootstrap_server, folder, *options) as job:
@@ -186,7 +188,7 @@ def test_a_kill_while_they_change_is_mended_by_the_next_job(runner: JobRunner) -
     assert verified(runner).returncode == 0
 
 
-def test_what_should_not_be_there_is_a_difference(runner: JobRunner) -> None:
+def test_verify_reports_rows_that_the_filters_exclude(runner: JobRunner) -> None:
     (row,) = [row for row in runner.rows("groups") if "team-a.billing" in row]
     columns = load_schema("groups").column_names
     append_rows(Path(runner.tables.root), "groups", [dict(zip(columns, row, strict=True)) | {"group_id": "other"}])

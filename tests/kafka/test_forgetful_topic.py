@@ -1,4 +1,4 @@
-"""Retention takes records of the offsets topic (cleanup.policy=compact,delete), which coordinators have in memory."""
+"""Retention deletes records of the offsets topic (cleanup.policy=compact,delete) that coordinators keep in memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ def verify(runner: JobRunner, kafka: EmbeddedKafka) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def test_rows_go_when_the_coordinators_lose_them(
+def test_rows_disappear_when_the_coordinators_lose_them(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
@@ -67,7 +67,7 @@ def test_rows_go_when_the_coordinators_lose_them(
         runner.await_(lambda: groups(runner) == {*OLD, *NEW})
         result = verify(runner, kafka)
         assert result.exit_code == 0, result.output
-        assert "retention" not in result.output  # nothing differs
+        assert "retention" not in result.output  # there is no difference to explain
 
         kafka.restart()
         runner.await_(lambda: groups(runner) == set(NEW))
@@ -76,7 +76,7 @@ def test_rows_go_when_the_coordinators_lose_them(
     assert runner.said.getvalue().count(WARNING) == 1
 
 
-def test_what_a_first_load_cannot_find_any_more_is_explained(
+def test_verify_explains_records_deleted_before_the_first_load(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     retention_takes_all(kafka)
@@ -94,13 +94,15 @@ def test_what_a_first_load_cannot_find_any_more_is_explained(
     assert "retention" not in result.output
 
 
-def test_a_coordinator_that_moved_while_no_job_ran(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_coordinator_move_while_no_job_ran_is_noticed(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
     runner.run_once()
     retention_takes_all(kafka)
     kafka.restart()
     result = verify(runner, kafka)
-    assert result.exit_code == 0, result.output  # explained, until a job looks
+    assert result.exit_code == 0, result.output  # explained, until a job checks
     runner.run_once()
     assert groups(runner) == set()
     assert verify(runner, kafka).exit_code == 0
