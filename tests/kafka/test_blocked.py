@@ -155,7 +155,7 @@ def forget(server: str, transactional_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "reported"),
     [
         (("--topic", "nowhere"), 1, "Error: topic 'nowhere' is not there"),
         (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset."),

@@ -75,7 +75,7 @@ def commits_at(offsets: Offsets, at: datetime, first_record: int) -> list[dict[s
 
 
 def write_tables(root: Path, past: Offsets, present: Offsets) -> datetime:
-    """Write a job's tables after the past commits and, ten minutes later, the present ones; return an instant between."""
+    """Write a job's tables after the past commits and, ten minutes later, present ones; return an instant between."""
     new_tables(root)
     at = instant(START_MS)
     numbers = range(OFFSETS_PARTITIONS)

@@ -1,4 +1,4 @@
-"""`offsetstream.run` as a notebook calls it: in a session of its own, which is left as it was."""
+"""`offsetstream.run` as a notebook calls it: in the notebook's own Spark session, which stays unchanged."""
 
 import signal
 import threading
@@ -21,7 +21,9 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 @pytest.mark.long
-def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
+def test_run_in_the_callers_session_leaves_it_unchanged(
+    own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"billing": [TopicPartition("orders", 0, 41, "by hand")]})
     mine = spark.newSession()
@@ -35,15 +37,15 @@ def test_the_job_in_a_session_of_ones_own(own_kafka: EmbeddedKafka, spark: Spark
         checkpoint=str(tmp_path / "checkpoints"),
         once=True,
     )
-    thread = threading.Thread(target=offsetstream.run, args=(settings, mine))  # where no signal can be handled
+    thread = threading.Thread(target=offsetstream.run, args=(settings, mine))  # a thread cannot handle signals
     thread.start()
     thread.join(2 * SECONDS)
     assert not thread.is_alive()
     (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
     assert found["committed_offset"] == 41
     with pytest.raises(EnvironmentNotReadyError, match="give its session"):
-        offsetstream.run(settings)  # which would end somebody's session
-    offsetstream.run(settings, mine)  # again, and in the main thread
+        offsetstream.run(settings)  # this would stop somebody's session
+    offsetstream.run(settings, mine)  # once more, in the main thread
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert {name: mine.conf.get(name, None) for name in names} == before
     assert (mine.conf.get(_ZONE), mine.range(3).count()) == ("Asia/Tokyo", 3)

@@ -1,4 +1,4 @@
-"""--no-history: what is written without it, and what is complete once it is kept again."""
+"""--no-history: what runs write without history, and from when it is complete once it is kept again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWITCHED = ("offset_commits", "group_records")
 
 
 class GroupsRecords:
-    """A group of each way, the records of its offsets partition, and what the tables have of them."""
+    """A group, the records of its offsets partition, and their rows in the tables."""
 
     def __init__(self, server: str, group: str, runner: JobRunner) -> None:
         self.runner = runner
@@ -33,9 +33,9 @@ class GroupsRecords:
         self._home = partition_for(group, 50)
 
     def write_all_kinds(self, number: int) -> None:
-        """A commit, a group record, and under the same keys what cannot be decoded, which hides neither.
+        """Write a commit, a group record, and undecodable records with the same keys, which must hide neither.
 
-        None by a real client: a coordinator that finds garbage in its partition serves no group of it any more.
+        No real client commits here: a coordinator that finds garbage in its partition serves none of its groups.
         """
         key, value = classic(classic_member(), group=self._group)
         committed = commit("orders", 0, number, group=self._group)
@@ -65,9 +65,9 @@ def records(
 ) -> GroupsRecords:
     if request.param == "large":
         monkeypatch.setattr(engines, "SMALL_ROWS", 0)
-        monkeypatch.setattr(engines, "SMALL_LOAD", 0)  # Spark writes what else the driver would
+        monkeypatch.setattr(engines, "SMALL_LOAD", 0)  # Spark writes what the driver would otherwise write
     create_topics(admin_client(own_kafka.bootstrap_server))
-    commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # makes the topic
+    commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # creates the topic
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     return GroupsRecords(own_kafka.bootstrap_server, f"of-{request.param}", runner)
 
@@ -83,7 +83,7 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
     assert disagreements(read_records(runner.tables)) == []
 
     records.write_all_kinds(2)
-    runner.job(once=True, history=False).run()  # by the stream
+    runner.job(once=True, history=False).run()  # by the stream, not by a load
     assert records.committed == [2]
     assert records.counts(*SWITCHED, KEPT_ALWAYS) == [0, 0, 6]
     assert runner.values("offsets_partitions", "load_id") == {1}
@@ -102,6 +102,6 @@ def test_history_is_complete_only_from_when_it_is_kept_again(records: GroupsReco
     assert runner.rows("offsets_partitions", "history_complete_from") == complete
     assert disagreements(read_records(runner.tables)) == []
 
-    records.write_all_kinds(4)  # a run without any record would leave the history complete
+    records.write_all_kinds(4)  # without a new record this run would leave the history complete
     runner.job(once=True, history=False).run()
     assert runner.values("offsets_partitions", "history_complete_from") == {None}

@@ -1,6 +1,6 @@
-"""Hostile input on a real broker: ids nobody would choose, garbage, records of 10 MB, a transaction that never ends.
+"""Hostile input on a real broker: strange group ids, garbage, records of 10 MB, a hanging transaction.
 
-The millions of records, and the memory that they take, are measured by `python -m benchmarks.hostile`.
+`python -m benchmarks.hostile` measures millions of records and their memory.
 """
 
 import csv
@@ -49,7 +49,7 @@ IDS = (
     "g" * 32_000,
 )
 GARBAGE, LARGE, LARGE_BYTES, NULL_KEYS = 20_000, 3, 10_000_000, 1
-# With records in a partition that are not its own, a coordinator fails to load it, and serves its groups no more.
+# A coordinator fails to load a partition with foreign records, and then serves none of its groups.
 LITTERED = 40
 PARTITIONS = 100_000
 BIG = "big"
@@ -75,8 +75,8 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
     return JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
 
 
-def test_ids_that_nobody_would_choose(kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner) -> None:
-    """The broker takes them, so the tables, every output and the comparison with the broker must too."""
+def test_strange_group_ids_work_everywhere(kafka: EmbeddedKafka, clients: JavaClients, runner: JobRunner) -> None:
+    """The broker accepts these ids, so the tables, every output and the comparison with the broker must handle them."""
     admin = JavaAdmin(clients)
     for number, group_id in enumerate(IDS):
         offsets = {("orders", partition): number for partition in (0, 1)}
@@ -95,9 +95,9 @@ def test_ids_that_nobody_would_choose(kafka: EmbeddedKafka, clients: JavaClients
     server = ("--bootstrap-server", kafka.bootstrap_server)
     assert printed("verify", *tables, *server, "--output", "json") == "[]\n"
     # No command line can hold a NUL.
-    wanted = [option for group_id in IDS if "\0" not in group_id for option in ("--group", group_id)]
-    found = json.loads(printed("coordinator", *wanted, *tables, *server, "--output", "json"))
-    assert [row["group"] for row in found] == wanted[1::2]
+    group_options = [option for group_id in IDS if "\0" not in group_id for option in ("--group", group_id)]
+    found = json.loads(printed("coordinator", *group_options, *tables, *server, "--output", "json"))
+    assert [row["group"] for row in found] == group_options[1::2]
     assert not any(row["differs"] for row in found)
 
 
@@ -128,7 +128,7 @@ def write_garbage(kafka: EmbeddedKafka, seed: int) -> None:
     produce(kafka.bootstrap_server, ((number % LITTERED, *record) for number, record in enumerate(small)))
     large = garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)
     produce(kafka.bootstrap_server, ((7, *record) for record in large), LARGE_BYTES)
-    # A compacted topic refuses null keys; it may have some from before it was one.
+    # A compacted topic refuses null keys, but may have some from before it was compacted.
     set_topic_config(kafka, cleanup_policy="delete")
     once_taken = retry(retry=retry_if_exception_type(RuntimeError), stop=stop_after_delay(30), wait=wait_fixed(0.2))
     once_taken(lambda: produce(kafka.bootstrap_server, iter([(8, None, b"\0")] * NULL_KEYS)))()
@@ -140,11 +140,15 @@ def assert_garbage_is_kept(runner: JobRunner, seeds: int) -> None:
     assert len(found) == len({row[:2] for row in found}) == seeds * (GARBAGE + LARGE + NULL_KEYS)
     assert Counter(row[2] for row in found)["null key"] == seeds * NULL_KEYS
     table = runner.tables.open("undecodable_records")
-    kept = {(row["key_bytes"], row["value_bytes"]) for row in read_rows(table, "offsets_partition = 7")}
-    assert kept >= {record for seed in range(seeds) for record in garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)}
+    kept_records = {(row["key_bytes"], row["value_bytes"]) for row in read_rows(table, "offsets_partition = 7")}
+    assert kept_records >= {
+        record for seed in range(seeds) for record in garbage(LARGE, LARGE_BYTES, LARGE_BYTES, seed)
+    }
 
 
-def test_garbage_is_kept_and_hides_nothing(spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner) -> None:
+def test_garbage_is_kept_and_hides_no_other_record(
+    spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner
+) -> None:
     before = runner.rows("committed_offsets")
     write_garbage(kafka, 0)
     produce(kafka.bootstrap_server, big_group(), 2_000_000)
@@ -161,7 +165,7 @@ def test_garbage_is_kept_and_hides_nothing(spark: SparkSession, kafka: EmbeddedK
     assert member["current_assignment"].endswith(f",{PARTITIONS - 2},{PARTITIONS - 1}")
 
 
-def test_a_load_comes_to_the_same(
+def test_a_load_gives_the_same_tables(
     spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     write_garbage(kafka, 1)
@@ -176,15 +180,15 @@ def test_a_load_comes_to_the_same(
         assert loaded.rows(table) == runner.rows(table)
 
 
-def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
+def test_a_hanging_transaction_is_reported_and_blocks_only_its_partition(
     clients: JavaClients, runner: JobRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     runner.settings = replace(runner.settings, max_transaction_timeout=timedelta(seconds=2))
-    admin, (hanging, *others) = JavaAdmin(clients), SERVED
+    admin, (hanging, *other_groups) = JavaAdmin(clients), SERVED
     partition = partition_for(hanging, 50)
-    behind = next(group_id for group_id in others if partition_for(group_id, 50) == partition)
-    other = next(group_id for group_id in others if partition_for(group_id, 50) != partition)
+    blocked_group = next(group_id for group_id in other_groups if partition_for(group_id, 50) == partition)
+    unblocked = next(group_id for group_id in other_groups if partition_for(group_id, 50) != partition)
 
     def row() -> dict[str, Any]:
         columns = ("last_stable_offset", "high_watermark", "last_stable_offset_since_ms", "load_state")
@@ -194,7 +198,7 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
     def has(group_id: str) -> bool:
         return bool(Lookup(runner.tables).rows("committed_offsets", ("group_id",), {"group_id": [group_id]}))
 
-    def told(words: str) -> list[str]:
+    def lines_with(words: str) -> list[str]:
         lines = runner.said.getvalue().splitlines()
         return [line for line in lines if f" Offsets partition {partition} {words}" in line]
 
@@ -202,27 +206,28 @@ def test_a_hanging_transaction_is_told_of_and_holds_back_its_partition_only(
         runner.await_(lambda: runner.said.getvalue().count("Continuing from checkpoint") >= 3)
         clients.transaction(hanging, {("orders", 0): 5}, None)
         runner.await_(lambda: row()["last_stable_offset_since_ms"] is not None)
-        admin.alter_offsets(behind, {("orders", 0): 6})
-        admin.alter_offsets(other, {("orders", 0): 7})
-        runner.await_(lambda: has(other))  # everything else goes on
-        runner.await_(lambda: bool(told("is blocked")))
+        admin.alter_offsets(blocked_group, {("orders", 0): 6})
+        admin.alter_offsets(unblocked, {("orders", 0): 7})
+        runner.await_(lambda: has(unblocked))  # all other partitions continue
+        runner.await_(lambda: bool(lines_with("is blocked")))
         runner.await_(lambda: row()["high_watermark"] - row()["last_stable_offset"] >= 2)
-        held = row()
+        blocked = row()
         assert not has(hanging)
-        assert not has(behind)
-        assert f"is blocked at offset {held['last_stable_offset']:,} by a transaction" in told("is blocked")[0]
-        clients.transaction(hanging, {("orders", 0): 8}, "commitTransaction")  # a new producer ends the old one's
+        assert not has(blocked_group)
+        assert f"is blocked at offset {blocked['last_stable_offset']:,} by a transaction" in lines_with("is blocked")[0]
+        # A new producer ends the old one's transaction.
+        clients.transaction(hanging, {("orders", 0): 8}, "commitTransaction")
         runner.await_(lambda: row()["last_stable_offset_since_ms"] is None)
-        runner.await_(lambda: has(behind) and has(hanging))
-    assert (len(told("is blocked")), len(told("is no longer blocked, after"))) == (1, 1)
+        runner.await_(lambda: has(blocked_group) and has(hanging))
+    assert (len(lines_with("is blocked")), len(lines_with("is no longer blocked, after"))) == (1, 1)
     commits = runner.rows("committed_offsets", "group_id", "committed_offset")
-    assert {(hanging, 8), (behind, 6), (other, 7)} <= set(commits)
+    assert {(hanging, 8), (blocked_group, 6), (unblocked, 7)} <= set(commits)
 
 
-def test_times_of_records_that_cannot_be(
+def test_an_impossible_timestamp_ends_the_job_in_one_line(
     spark: SparkSession, kafka: EmbeddedKafka, runner: JobRunner, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Before Kafka 4.0 the brokers took any time; one that Spark's source cannot read ends the job in one line."""
+    """Brokers before Kafka 4.0 accept any timestamp. One that Spark's source cannot read ends the job in one line."""
     set_topic_config(kafka, message_timestamp_after_max_ms=str(2**63 - 1))
     commit_at(kafka, SERVED[2], 10**15)  # the year 33658
     runner.run_once()
@@ -230,7 +235,7 @@ def test_times_of_records_that_cannot_be(
     assert row == {"record_timestamp_ms": None}
     assert disagreements(read_records(runner.tables)) == []
     offset = commit_at(kafka, SERVED[3], 2**63 - 1)
-    place = f"at offset {offset} of partition {partition_for(SERVED[3], 50)} of __consumer_offsets"
+    location = f"at offset {offset} of partition {partition_for(SERVED[3], 50)} of __consumer_offsets"
     for job in (runner, JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("times"))):  # stream, load
-        with pytest.raises(UnreadableRecordError, match=place):
+        with pytest.raises(UnreadableRecordError, match=location):
             job.run_once()

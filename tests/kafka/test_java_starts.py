@@ -1,4 +1,4 @@
-"""How Java starts: the packaged one, and with an archive of classes, also one that it cannot take."""
+"""How Java starts: the packaged Java, with a class archive, and with an archive that it cannot use."""
 
 import os
 import subprocess
@@ -16,8 +16,10 @@ from testkit.waiting import SECONDS
 KAFKA = f"kafka-{DEFAULT_VERSION}"
 
 
-def test_programs_start_from_what_make_install_made() -> None:
-    if not has_base_archive(java_executable().resolve()):  # then there can be none, and the options are left out
+def test_programs_start_from_the_archive_that_make_install_built() -> None:
+    if not has_base_archive(
+        java_executable().resolve()
+    ):  # without a base archive there is none of ours, and the options are omitted
         assert archive_options(KAFKA, kafka_jars("kafka_2.13", DEFAULT_VERSION)) == ()
         return
     loaded = _random_id("-Xlog:class+load").stdout
@@ -26,7 +28,7 @@ def test_programs_start_from_what_make_install_made() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"of another kind" * 1000])
-def test_an_archive_that_java_cannot_take_is_passed_over(
+def test_an_archive_that_java_cannot_use_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
@@ -41,8 +43,8 @@ def test_an_archive_that_java_cannot_take_is_passed_over(
     assert "archive" not in done.stderr, "Java's own word of it, which nobody needs"
 
 
-def test_a_java_that_has_no_archive_to_build_on_is_told_in_a_line(tmp_path: Path) -> None:
-    """The packaged one, which is found where the machine has none."""
+def test_a_java_without_a_base_archive_is_reported_in_one_line(tmp_path: Path) -> None:
+    """The packaged Java, which is used if the machine has none."""
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     command = [sys.executable, "-m", "offsetstream.demo.class_archives"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -53,7 +55,7 @@ def test_a_java_that_has_no_archive_to_build_on_is_told_in_a_line(tmp_path: Path
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_archive_is_of_these_jars_and_of_this_java() -> None:
+def test_an_archive_belongs_to_its_jars_and_its_java() -> None:
     jars = kafka_jars("kafka_2.13", DEFAULT_VERSION)
     assert archive_of(KAFKA, jars) == archive_of(KAFKA, list(jars))
     assert archive_of(KAFKA, jars[1:]) != archive_of(KAFKA, jars)

@@ -1,4 +1,4 @@
-"""After every phase of a real workload the tables hold what the cluster itself answers."""
+"""After every phase of a real workload the tables equal the cluster's own answers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ def assert_tables_equal_the_cluster(runner: JobRunner, admin: AdminClient) -> No
         (*place, commit.committed_offset, commit.metadata, commit.leader_epoch)
         for place, commit in committed_offsets(admin, [group.group_id for group in listed]).items()
     ]
-    # confluent-kafka writes a NUL behind the metadata and cuts what it reads there; the tables have what is in the log.
+    # confluent-kafka appends a NUL to the metadata, and cuts it when it reads. The tables have the log's bytes.
     found = [(*row[:4], row[4].rstrip("\0"), row[5]) for row in runner.rows("committed_offsets", *columns)]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
 
@@ -74,7 +74,9 @@ def _assert_members_equal(runner: JobRunner, admin: AdminClient, classic: list[s
         assert protocols[group.group_id] == (group.assignor or None, len(group.members))
 
 
-def test_the_first_load(runner: JobRunner, workload: Workload, admin: AdminClient) -> None:
+def test_tables_equal_the_cluster_after_the_first_load(
+    runner: JobRunner, workload: Workload, admin: AdminClient
+) -> None:
     assert len(workload.groups) >= 50
     runner.run_once()
     assert_tables_equal_the_cluster(runner, admin)
@@ -85,7 +87,7 @@ def test_the_first_load(runner: JobRunner, workload: Workload, admin: AdminClien
     assert runner.count("undecodable_records") == 0
 
 
-def test_a_second_workload_and_a_restart_from_the_checkpoint(
+def test_tables_equal_the_cluster_after_a_restart_from_the_checkpoint(
     runner: JobRunner, workload: Workload, admin: AdminClient
 ) -> None:
     workload.more()
@@ -97,7 +99,9 @@ def test_a_second_workload_and_a_restart_from_the_checkpoint(
     _assert_history_has_each_record_once(runner)
 
 
-def test_a_lost_checkpoint_is_replaced_by_a_new_one(runner: JobRunner, workload: Workload, admin: AdminClient) -> None:
+def test_tables_equal_the_cluster_after_a_lost_checkpoint(
+    runner: JobRunner, workload: Workload, admin: AdminClient
+) -> None:
     runner.settings = replace(runner.settings, checkpoint=runner.settings.checkpoint + "-lost")
     workload.more()
     runner.run_once()
@@ -105,7 +109,7 @@ def test_a_lost_checkpoint_is_replaced_by_a_new_one(runner: JobRunner, workload:
     _assert_history_has_each_record_once(runner)
 
 
-def test_deleted_offsets_are_gone(runner: JobRunner, own_kafka: EmbeddedKafka, admin: AdminClient) -> None:
+def test_deleted_offsets_disappear(runner: JobRunner, own_kafka: EmbeddedKafka, admin: AdminClient) -> None:
     group = "two-commits"
     commits = [TopicPartition("orders", number, 7) for number in (0, 1)]
     commit_plainly(own_kafka.bootstrap_server, {group: commits})

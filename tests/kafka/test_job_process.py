@@ -1,4 +1,4 @@
-"""The job as users run it, a process: what it does with garbage, signals, a second job, and what it cannot read."""
+"""The job as a process, as users run it: garbage, signals, a second job, and unreadable input."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def server(own_kafka: EmbeddedKafka) -> str:
 
 @pytest.fixture
 def runner(spark: SparkSession, server: str, tmp_path: Path) -> JobRunner:
-    """Jobs on the tables and checkpoints of `tmp_path`, within this process: what the processes share, or leave."""
+    """Jobs in this process, on the same tables and checkpoints in `tmp_path` as the job processes."""
     return JobRunner(spark, server, tmp_path)
 
 
@@ -57,7 +57,7 @@ def rows_of(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]
 
 
 def commits_in_topic(server: str) -> list[tuple[int, int]]:
-    """(partition, offset) of every offset commit that a read_committed consumer sees, by a parser of its own."""
+    """Return (partition, offset) of every offset commit that a read_committed consumer sees, by a separate parser."""
     consumer = Consumer(
         {
             "bootstrap.servers": server,
@@ -82,7 +82,7 @@ def commits_in_topic(server: str) -> list[tuple[int, int]]:
 
 
 def is_commit_key(key: bytes | None) -> bool:
-    """Whether the key is version 1 and as long as its two strings and one number say (reference 1.1)."""
+    """Return whether the key has version 1 and the length that its two strings and one number need (reference 1.1)."""
     if not key or not key.startswith(b"\x00\x01"):
         return False
     try:
@@ -104,7 +104,7 @@ def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, by
 
 
 def group_of_6_mib() -> tuple[int, bytes, bytes]:
-    """A group whose one record is larger than a broker's load buffer (5 MiB), in its partition."""
+    """Return the partition, key and value of a group record that is larger than a broker's load buffer (5 MiB)."""
     members = [classic_member(f"m{number}", subscription=bytes(1024)) for number in range(6000)]
     key, value = classic(*members, group="large")
     assert key is not None
@@ -114,12 +114,12 @@ def group_of_6_mib() -> tuple[int, bytes, bytes]:
 
 
 def job(server: str, folder: Path, *more: str) -> list[str]:
-    """The arguments of a job on the tables and checkpoints of a folder."""
-    places = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
-    return ["run", "--bootstrap-server", server, *places, *more]
+    """Return the arguments of a job on the tables and checkpoints of a folder."""
+    folder_options = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
+    return ["run", "--bootstrap-server", server, *folder_options, *more]
 
 
-def test_garbage_is_kept_aside_and_the_job_goes_on(own_kafka: EmbeddedKafka, server: str, runner: JobRunner) -> None:
+def test_garbage_is_kept_and_the_job_continues(own_kafka: EmbeddedKafka, server: str, runner: JobRunner) -> None:
     garbage = [
         (3, b"\x00\x01nonsense", b"\x00\x03"),
         (3, b"", b"x"),
@@ -147,7 +147,7 @@ def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, runner: J
         running.await_(lambda: rows_of(tmp_path, "offsets_partitions", "load_state") == 50 * [("OWNED",)])
         before = len(rows_of(tmp_path, "offset_commits", "record_offset"))
         produce(server, iter(many_commits(3000)))
-        # The history is a batch's first write, offsets_partitions its last: now the job is in the middle of one.
+        # A batch writes the history first and offsets_partitions last, so now the job is in the middle of a batch.
         running.await_(lambda: len(rows_of(tmp_path, "offset_commits", "record_offset")) > before)
         running.process.send_signal(signal.SIGTERM)
         produce(server, iter(many_commits(3000, first=3000)))
@@ -178,9 +178,7 @@ def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: 
 
 
 @pytest.mark.nightly
-def test_a_job_whose_clock_is_hours_behind_is_refused_to_the_second_and_forced_for_a_person(
-    server: str, tmp_path: Path
-) -> None:
+def test_a_slow_clock_does_not_take_the_lease_without_force(server: str, tmp_path: Path) -> None:
     hours_behind = {"host": "'elsewhere'", "heartbeat_at": "now() - interval '3 hours'"}
     with JobProcess(server, tmp_path, "--trigger", "1 second") as first:
         first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))
@@ -194,12 +192,12 @@ def test_a_job_whose_clock_is_hours_behind_is_refused_to_the_second_and_forced_f
         assert "another job has taken over the lease" in first.said()
 
 
-def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
+def test_the_job_runs_by_spark_submit(server: str, tmp_path: Path) -> None:
     submit = ["spark-submit", "--master", "local[2]"]
     jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
-    places = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints")]
+    folder_options = ["--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoints")]
     entry = str(ROOT / "streaming_jobs" / "materialize_offsets.py")
-    command = [*submit, *jars, entry, "--bootstrap-server", server, *places, "--trigger", "1 second"]
+    command = [*submit, *jars, entry, "--bootstrap-server", server, *folder_options, "--trigger", "1 second"]
     path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     with RunningProcess(command, tmp_path / "said.txt", path) as running:
         running.await_(lambda: ("first", 1) in rows_of(tmp_path, "committed_offsets", "group_id", "committed_offset"))
@@ -209,27 +207,27 @@ def test_the_same_job_by_spark_submit(server: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def other() -> Iterator[str]:
-    """Another cluster, in which no group has committed yet."""
+def second_cluster() -> Iterator[str]:
+    """A second cluster, in which no group has committed yet."""
     with EmbeddedKafka() as kafka:
         yield kafka.bootstrap_server
 
 
-def test_a_topic_that_does_not_exist_yet(other: str, tmp_path: Path) -> None:
-    once = offsetstream(*job(other, tmp_path, "--once"))
+def test_the_job_waits_for_a_missing_offsets_topic(second_cluster: str, tmp_path: Path) -> None:
+    once = offsetstream(*job(second_cluster, tmp_path, "--once"))
     assert once.returncode == 3
     assert f"topic {TOPIC} does not exist" in once.stderr
-    with JobProcess(other, tmp_path) as waiting:
+    with JobProcess(second_cluster, tmp_path) as waiting:
         waiting.await_(lambda: "no group has committed yet" in waiting.said())
         waiting.process.send_signal(signal.SIGTERM)
         assert waiting.ended() == 0, waiting.said()
 
 
-def test_tables_of_another_cluster_are_refused(other: str, runner: JobRunner, tmp_path: Path) -> None:
+def test_tables_of_another_cluster_are_refused(second_cluster: str, runner: JobRunner, tmp_path: Path) -> None:
     runner.run_once()
-    create_topics(admin_client(other))
-    commit_plainly(other, {"elsewhere": [TopicPartition("orders", 0, 1)]})
-    refused = offsetstream(*job(other, tmp_path))
+    create_topics(admin_client(second_cluster))
+    commit_plainly(second_cluster, {"elsewhere": [TopicPartition("orders", 0, 1)]})
+    refused = offsetstream(*job(second_cluster, tmp_path))
     assert refused.returncode == 1
     assert "belongs to the cluster" in refused.stderr
     assert "--tables" in refused.stderr

@@ -1,4 +1,4 @@
-"""Without replicas a broker that dies takes its offsets partitions along: the job goes on with the others."""
+"""Without replicas, a dead broker's offsets partitions have no leader: the job continues with the others."""
 
 import json
 from collections.abc import Callable, Collection, Iterator
@@ -42,14 +42,14 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
     monkeypatch.setattr(leaders, "WITHOUT_LEADER_SECONDS", 5.0)
 
 
 @pytest.fixture(scope="module")
 def lost(kafka: EmbeddedKafka) -> list[int]:
-    """The partitions that only the broker has that is to die."""
+    """Return the partitions that only the broker has that will stop."""
     return [number for number, broker in Cluster(kafka.bootstrap_server).leaders().items() if broker == DEAD]
 
 
@@ -58,8 +58,8 @@ def others(lost: Collection[int]) -> set[int]:
 
 
 def commit(kafka: EmbeddedKafka, partitions: Collection[int], offset: int) -> None:
-    own = [group for group, partition in GROUPS.items() if partition in partitions]
-    commit_plainly(kafka.bootstrap_server, {group: [TopicPartition("orders", 0, offset)] for group in own})
+    groups = [group for group, partition in GROUPS.items() if partition in partitions]
+    commit_plainly(kafka.bootstrap_server, {group: [TopicPartition("orders", 0, offset)] for group in groups})
 
 
 def are_at(runner: JobRunner, partitions: Collection[int], offset: int) -> bool:
@@ -68,12 +68,12 @@ def are_at(runner: JobRunner, partitions: Collection[int], offset: int) -> bool:
 
 
 def available(runner: JobRunner) -> set[int]:
-    """The partitions that users are told have a leader."""
+    """Return the partitions that have a leader according to the tables."""
     shown = CliRunner().invoke(main, ["partitions", "--tables", runner.tables.root, "--output", "json"])
     return {row["offsets_partition"] for row in json.loads(shown.stdout) if row["coordinator_available"]}
 
 
-def test_the_others_go_on(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
+def test_partitions_with_leaders_continue(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
     with runner.running():
         runner.await_(lambda: is_loaded(runner) and are_at(runner, range(50), 0))
         kafka.stop_broker(DEAD, kill=True)
@@ -87,7 +87,7 @@ def test_the_others_go_on(runner: JobRunner, kafka: EmbeddedKafka, lost: list[in
         request_reload(runner.tables, [led, lost[0]])
         runner.await_(lambda: load_ids(runner)[led] > before[led])
         assert load_ids(runner)[lost[0]] == before[lost[0]]
-        runner.await_(lambda: requested(runner) == str(lost[0]))  # it waits for its leader
+        runner.await_(lambda: requested(runner) == str(lost[0]))  # the reload waits for the leader
 
         kafka.start_broker(DEAD)
         commit(kafka, range(50), 2)
@@ -105,8 +105,10 @@ def requested(runner: JobRunner) -> str | None:
 
 
 @pytest.mark.nightly
-def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]) -> None:
-    """Its checkpoint is not that of the next job, which reads all of them."""
+def test_a_starting_job_continues_with_the_partitions_that_have_leaders(
+    runner: JobRunner, kafka: EmbeddedKafka, lost: list[int]
+) -> None:
+    """The next job reads all partitions, so it does not use this job's checkpoint."""
     await_leaders(kafka, lambda led: led == set(range(50)))
     kafka.stop_broker(DEAD, kill=True)
     await_leaders(kafka, lambda led: led == others(lost))
@@ -125,6 +127,6 @@ def test_a_job_that_starts_goes_on_with_the_others(runner: JobRunner, kafka: Emb
     assert differences(runner.tables, kafka.bootstrap_server, {}) == []
 
 
-def await_leaders(kafka: EmbeddedKafka, are: Callable[[set[int]], bool]) -> None:
+def await_leaders(kafka: EmbeddedKafka, condition: Callable[[set[int]], bool]) -> None:
     cluster = Cluster(kafka.bootstrap_server)
-    await_(lambda: are({number for number, broker in cluster.leaders().items() if broker is not None}))
+    await_(lambda: condition({number for number, broker in cluster.leaders().items() if broker is not None}))

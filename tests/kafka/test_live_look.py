@@ -1,4 +1,4 @@
-"""Reading from three live brokers while leaders move, brokers die or fall silent, and coordinators are away."""
+"""Live queries to three brokers while leaders move, brokers die or fall silent, and coordinators are missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from testkit.live_logs import create_topic, numbered, write
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
 from testkit.waiting import SECONDS, await_
-from tests.kafka.test_topics_describe import as_tool, of_tool
+from tests.kafka.test_topics_describe import in_tool_format, rows_of_tool
 
 pytestmark = pytest.mark.long
 
@@ -47,7 +47,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def server(kafka: EmbeddedKafka) -> str:
-    """All three brokers serve, and everything has a leader."""
+    """Wait until all three brokers serve and every partition has a leader."""
     for broker in {1, 2, 3} - set(kafka.pids):
         kafka.start_broker(broker)
     await_(lambda: len(admin_client(kafka.bootstrap_server).list_topics(timeout=SECONDS).brokers) == 3)
@@ -57,7 +57,7 @@ def server(kafka: EmbeddedKafka) -> str:
 
 @contextmanager
 def silent(kafka: EmbeddedKafka, broker: int) -> Iterator[None]:
-    """A broker whose connections are open, but which answers nothing."""
+    """Let a broker keep its connections open but answer nothing."""
     os.kill(kafka.pids[broker], signal.SIGSTOP)
     try:
         yield
@@ -73,9 +73,9 @@ def peek(server: str, *options: str) -> Done:
     return within("peek", "--bootstrap-server", server, *options)
 
 
-def group_of(server: str, broker: int) -> str:
-    """A group whose offsets partition only this broker has, with committed offsets."""
-    commit_offsets(server, "first", {ON_ANOTHER: 0})  # else there is no such topic yet
+def make_group_on(server: str, broker: int) -> str:
+    """Return a group with committed offsets whose offsets partition only this broker has."""
+    commit_offsets(server, "first", {ON_ANOTHER: 0})  # creates the offsets topic
     led = {number for number, leader in leaders(server, OFFSETS_TOPIC).items() if leader == broker}
     group = next(name for number in range(1000) if partition_for(name := f"group-{number}", 50) in led)
     assert set(commit_offsets(server, group, {ON_LOST: 3, ON_ANOTHER: 4}).values()) == {None}
@@ -83,10 +83,10 @@ def group_of(server: str, broker: int) -> str:
 
 
 @pytest.mark.parametrize("command", ["peek", "lag"])
-def test_a_leader_that_is_killed_is_followed(kafka: EmbeddedKafka, server: str, command: str) -> None:
+def test_a_killed_leader_is_replaced(kafka: EmbeddedKafka, server: str, command: str) -> None:
     first = leaders(server, REPLICATED)[0]
     assert first is not None
-    group = group_of(server, next(broker for broker in (1, 2, 3) if broker != first))
+    group = make_group_on(server, next(broker for broker in (1, 2, 3) if broker != first))
     assert commit_offsets(server, group, {(REPLICATED, 0): 7}) == {(REPLICATED, 0): None}
     options = {
         "peek": ("--topic", REPLICATED, "--partition", "0", "--offset", "7"),
@@ -100,7 +100,7 @@ def test_a_leader_that_is_killed_is_followed(kafka: EmbeddedKafka, server: str, 
     assert leaders(server, REPLICATED)[0] != first
 
 
-def test_a_leader_that_falls_silent_while_it_is_read_from_is_followed(kafka: EmbeddedKafka, server: str) -> None:
+def test_a_leader_that_falls_silent_during_a_read_is_replaced(kafka: EmbeddedKafka, server: str) -> None:
     first = leaders(server, REPLICATED)[0]
     assert first is not None
     with silent(kafka, first):
@@ -109,15 +109,15 @@ def test_a_leader_that_falls_silent_while_it_is_read_from_is_followed(kafka: Emb
         assert leaders(server, REPLICATED)[0] != first
 
 
-def test_a_silent_broker_costs_its_own_partitions_only(kafka: EmbeddedKafka, server: str) -> None:
+def test_a_silent_broker_affects_only_its_own_partitions(kafka: EmbeddedKafka, server: str) -> None:
     with silent(kafka, LOST):
         found = read_at(server, {}, {ON_LOST: 3, ON_ANOTHER: 4}, 1, timeout=10)
         assert [record.offset for record in found[ON_ANOTHER].records] == [4]
         assert (found[ON_LOST].records, found[ON_LOST].error) == ([], SILENT)
 
 
-def test_a_group_of_which_a_partition_has_no_leader(kafka: EmbeddedKafka, server: str) -> None:
-    group = group_of(server, 1)
+def test_a_partition_without_leader_does_not_hide_the_groups_others(kafka: EmbeddedKafka, server: str) -> None:
+    group = make_group_on(server, 1)
     kafka.stop_broker(LOST, kill=True)
     named = ("--group", group, "--topic", ALONE, "--timeout", "15")
     done = within("lag", "--exact", "--bootstrap-server", server, *named, "--output", "json")
@@ -131,29 +131,29 @@ def test_a_group_of_which_a_partition_has_no_leader(kafka: EmbeddedKafka, server
 
 
 @pytest.mark.nightly
-def test_a_group_whose_coordinator_is_away(kafka: EmbeddedKafka, server: str) -> None:
-    stranded, well = group_of(server, LOST), group_of(server, 1)
+def test_a_missing_coordinator_does_not_hide_other_groups(kafka: EmbeddedKafka, server: str) -> None:
+    stranded, available = make_group_on(server, LOST), make_group_on(server, 1)
     kafka.stop_broker(LOST, kill=True)
     await_(lambda: leaders(server, ALONE)[0] is None)
-    named = ("--group", stranded, "--group", well)
+    named = ("--group", stranded, "--group", available)
     done = within("lag", "--exact", *named, "--bootstrap-server", server, "--timeout", "10", "--output", "json")
     rows = {(row["group"], row["partition"]): row for row in json.loads(done.stdout)}
     assert done.returncode == 3
     assert rows[stranded, None]["error"] == "COORDINATOR_NOT_AVAILABLE"
-    assert rows[well, 1]["next_offset"] == 4
+    assert rows[available, 1]["next_offset"] == 4
     refused = peek(server, "--group", stranded)
     assert (refused.returncode, "COORDINATOR_NOT_AVAILABLE" in refused.stderr) == (3, True), refused.stderr
 
 
-def test_describing_what_has_lost_a_broker(kafka: EmbeddedKafka, server: str) -> None:
+def test_topics_describe_equals_kafkas_tool_after_the_loss_of_a_broker(kafka: EmbeddedKafka, server: str) -> None:
     kafka.stop_broker(LOST)
     await_(lambda: leaders(server, ALONE)[0] is None)
     done = within("topics", "describe", "--bootstrap-server", server, "--output", "json")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     assert done.returncode == 3
-    told = of_tool(server)
-    assert {place: each for place, each in as_tool(found).items() if place != ON_LOST} == {
-        place: each for place, each in told.items() if place != ON_LOST
+    tool_rows = rows_of_tool(server)
+    assert {place: each for place, each in in_tool_format(found).items() if place != ON_LOST} == {
+        place: each for place, each in tool_rows.items() if place != ON_LOST
     }
     (lost,) = [row for row in found if (row["topic"], row["partition"]) == ON_LOST]
     assert (lost["leader"], lost["error"], lost["replicas"]) == (None, "LEADER_NOT_AVAILABLE", [LOST])
@@ -161,15 +161,13 @@ def test_describing_what_has_lost_a_broker(kafka: EmbeddedKafka, server: str) ->
     assert LOST not in replicated["in_sync_replicas"]
 
 
-def test_groups_describe_shows_what_has_a_leader_and_names_what_has_none(
-    kafka: EmbeddedKafka, server: str, tmp_path: Path
-) -> None:
-    group = group_of(server, 1)
-    tables = tables_of(server, tmp_path / "tables")
-    own = {"group_id": group, "offsets_partition": partition_for(group, 50), "in_coordinator_partition": True}
-    append_rows(tables, "groups", [own | {"group_type": "Classic", "state": "Empty", "member_count": 0}])
+def test_groups_describe_names_partitions_without_leader(kafka: EmbeddedKafka, server: str, tmp_path: Path) -> None:
+    group = make_group_on(server, 1)
+    tables = write_tables(server, tmp_path / "tables")
+    group_row = {"group_id": group, "offsets_partition": partition_for(group, 50), "in_coordinator_partition": True}
+    append_rows(tables, "groups", [group_row | {"group_type": "Classic", "state": "Empty", "member_count": 0}])
     commits = [(ON_LOST, 3), (ON_ANOTHER, 4), (("never-there", 0), 5)]
-    rows = [own | {"topic": place[0], "partition": place[1], "committed_offset": at} for place, at in commits]
+    rows = [group_row | {"topic": place[0], "partition": place[1], "committed_offset": at} for place, at in commits]
     append_rows(tables, "committed_offsets", rows)
     kafka.stop_broker(LOST)
     await_(lambda: leaders(server, ALONE)[0] is None)
@@ -187,7 +185,7 @@ def test_groups_describe_shows_what_has_a_leader_and_names_what_has_none(
     assert (text.returncode, text.stdout.split().count("LEADER_NOT_AVAILABLE")) == (3, 1), text.stderr
 
 
-def test_the_cache_follows_the_cluster(kafka: EmbeddedKafka, server: str) -> None:
+def test_the_cache_updates_when_an_error_shows_that_it_is_stale(kafka: EmbeddedKafka, server: str) -> None:
     cache = MetadataCache(server)
 
     def are_in_sync() -> bool:
@@ -201,7 +199,7 @@ def test_the_cache_follows_the_cluster(kafka: EmbeddedKafka, server: str) -> Non
     assert before.replicas == (1, 2, 3)
     kafka.stop_broker(int(str(before.leader)))
     await_(lambda: leaders(server, REPLICATED)[0] not in {None, before.leader})
-    assert cache.partition(REPLICATED, 0) == before  # nothing has said that it is stale
+    assert cache.partition(REPLICATED, 0) == before  # no error has marked it stale
     assert not cache.told(REPLICATED, "TOPIC_AUTHORIZATION_FAILED")
     assert cache.partition(REPLICATED, 0) == before
     assert cache.told(REPLICATED, "NOT_LEADER_OR_FOLLOWER")
@@ -212,7 +210,7 @@ def test_the_cache_follows_the_cluster(kafka: EmbeddedKafka, server: str) -> Non
     assert before.leader not in after.in_sync_replicas
 
 
-def test_the_cache_forgets_what_is_gone_and_knows_what_is_new(server: str) -> None:
+def test_the_cache_drops_deleted_topics_and_learns_new_ones(server: str) -> None:
     admin, cache = admin_client(server), MetadataCache(server)
     create_topic(server, "passing", [[1]])
     first = cache.topic("passing")
@@ -233,8 +231,8 @@ def test_the_cache_forgets_what_is_gone_and_knows_what_is_new(server: str) -> No
     assert set(again.partitions) == {0}
 
 
-def tables_of(server: str, folder: Path) -> Path:
-    """Tables in which each offsets partition is at the broker that leads it now."""
+def write_tables(server: str, folder: Path) -> Path:
+    """Write tables in which each offsets partition has its current leader as coordinator."""
     new_tables(folder, cluster_id=Cluster(server).cluster_id())
     rows = [
         {"offsets_partition": number, "coordinator_id": leader, "coordinator_available": True, "load_state": "OWNED"}
@@ -248,9 +246,9 @@ def coordinator(server: str, tables: Path, *options: str) -> Done:
     return within("coordinator", "--bootstrap-server", server, "--tables", str(tables), *options, "--output", "json")
 
 
-def test_the_coordinator_by_hash_by_metadata_and_by_its_own_word(server: str, tmp_path: Path) -> None:
-    group = group_of(server, LOST)
-    tables = tables_of(server, tmp_path / "tables")
+def test_hash_metadata_and_broker_agree_on_the_coordinator(server: str, tmp_path: Path) -> None:
+    group = make_group_on(server, LOST)
+    tables = write_tables(server, tmp_path / "tables")
     done = coordinator(server, tables, "--group", group, "--group", "never-there")
     assert done.returncode == 0, done.stderr
     row, other = json.loads(done.stdout)
@@ -263,16 +261,20 @@ def test_the_coordinator_by_hash_by_metadata_and_by_its_own_word(server: str, tm
     )
 
 
-def test_a_coordinator_that_is_away_is_waited_for(kafka: EmbeddedKafka, server: str, tmp_path: Path) -> None:
-    group, well = group_of(server, LOST), group_of(server, 1)
-    tables = tables_of(server, tmp_path / "tables")
+def test_the_command_waits_for_a_missing_coordinator(kafka: EmbeddedKafka, server: str, tmp_path: Path) -> None:
+    group, available = make_group_on(server, LOST), make_group_on(server, 1)
+    tables = write_tables(server, tmp_path / "tables")
     kafka.stop_broker(LOST)
     await_(lambda: leaders(server, ALONE)[0] is None)
-    done = coordinator(server, tables, "--group", group, "--group", well, "--timeout", "4")
+    done = coordinator(server, tables, "--group", group, "--group", available, "--timeout", "4")
     assert done.returncode == 3
     assert f"COORDINATOR_NOT_AVAILABLE: nobody serves group '{group}'" in done.stderr
-    gone, other = json.loads(done.stdout)
-    assert (gone["error"], gone["cluster_leader_id"], gone["agrees"]) == ("COORDINATOR_NOT_AVAILABLE", None, None)
+    unavailable, other = json.loads(done.stdout)
+    assert (unavailable["error"], unavailable["cluster_leader_id"], unavailable["agrees"]) == (
+        "COORDINATOR_NOT_AVAILABLE",
+        None,
+        None,
+    )
     assert (other["error"], other["cluster_coordinator_id"]) == (None, 1)
 
     starting = Timer(1, kafka.start_broker, (LOST,))
@@ -292,6 +294,6 @@ def test_a_coordinator_that_is_away_is_waited_for(kafka: EmbeddedKafka, server: 
         pytest.param(("topics", "describe"), marks=pytest.mark.nightly),
     ],
 )
-def test_nobody_answers(command: tuple[str, ...]) -> None:
+def test_no_answer_from_any_broker_is_one_line(command: tuple[str, ...]) -> None:
     done = within(*command, "--bootstrap-server", "127.0.0.1:1")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)

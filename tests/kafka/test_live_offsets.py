@@ -1,4 +1,4 @@
-"""Offsets committed to the coordinators of real brokers, and fetched from them: errors by the names that Kafka has."""
+"""Offsets are committed to real coordinators and fetched from them. Errors have Kafka's names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def admin(server: str) -> Iterator[KafkaAdmin]:
 
 
 def create_orders(kafka: EmbeddedKafka, replicas: int = 1) -> None:
-    admin = admin_client(kafka.bootstrap_server)  # without a name it would be gone before its answer is here
+    admin = admin_client(kafka.bootstrap_server)  # a variable keeps it alive until its answer arrives
     admin.create_topics([NewTopic("orders", 3, replicas)])["orders"].result(SECONDS)
 
 
@@ -61,7 +61,7 @@ def produce(server: str, records: int) -> None:
 
 @contextmanager
 def open_transaction(server: str, group: str, offset: int) -> Iterator[None]:
-    """A transaction that is to commit an offset of orders-0, and is aborted at the end."""
+    """Run a transaction that would commit an offset of orders-0; abort it at the end."""
     producer = Producer({"bootstrap.servers": server, "transactional.id": f"{group}-writer"}, logger=QUIET)
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
@@ -72,31 +72,31 @@ def open_transaction(server: str, group: str, offset: int) -> Iterator[None]:
 
 
 def test_the_first_commit_of_a_cluster_waits_for_the_coordinator() -> None:
-    """Which there is only once somebody asked for it, and which has then to load."""
+    """The coordinator exists only after the first request for it, and then has to load."""
     with EmbeddedKafka() as kafka:
         create_orders(kafka)
         assert commit_offsets(kafka.bootstrap_server, "first", {ORDERS[0]: 1}) == {ORDERS[0]: None}
         assert fetch_offsets(kafka.bootstrap_server, "first") == {ORDERS[0]: CommittedOffset(1)}
 
 
-def test_what_is_committed_is_what_kafkas_admin_has(server: str, admin: KafkaAdmin) -> None:
-    wanted = {
+def test_committed_offsets_equal_kafkas_admin(server: str, admin: KafkaAdmin) -> None:
+    expected = {
         ORDERS[0]: CommittedOffset(5),
         ORDERS[1]: CommittedOffset(7, 0, "von früher"),
         ORDERS[2]: CommittedOffset(0),
     }
-    assert commit_offsets(server, "billing", wanted) == dict.fromkeys(ORDERS)
-    assert fetch_offsets(server, "billing") == wanted
-    told = {(row["topic"], row["partition"]): row for row in admin.committed_offsets(["billing"])}
+    assert commit_offsets(server, "billing", expected) == dict.fromkeys(ORDERS)
+    assert fetch_offsets(server, "billing") == expected
+    by_partition = {(row["topic"], row["partition"]): row for row in admin.committed_offsets(["billing"])}
     assert {
         place: CommittedOffset(row["committed_offset"], row["leader_epoch"], row["metadata"])
-        for place, row in told.items()
-    } == wanted
+        for place, row in by_partition.items()
+    } == expected
     assert commit_offsets(server, "copy", fetch_offsets(server, "billing")) == dict.fromkeys(ORDERS)
-    assert fetch_offsets(server, "copy") == wanted
+    assert fetch_offsets(server, "copy") == expected
 
 
-def test_nothing_is_known_of_what_was_never_committed(server: str) -> None:
+def test_offsets_that_were_never_committed_are_unknown(server: str) -> None:
     assert fetch_offsets(server, "nobody") == {}
     assert fetch_offsets(server, "nobody", [ORDERS[0], ("nowhere", 3)]) == {
         ORDERS[0]: CommittedOffset(None),
@@ -108,14 +108,14 @@ def test_nothing_is_known_of_what_was_never_committed(server: str) -> None:
 
 
 def test_each_partition_has_its_error(server: str) -> None:
-    wanted: dict[tuple[str, int], int | CommittedOffset] = {
+    expected: dict[tuple[str, int], int | CommittedOffset] = {
         ORDERS[0]: 11,
         ("orders", 3): 12,
         ("nowhere", 0): 13,
         ORDERS[1]: CommittedOffset(14, metadata="x" * 4097),
         ORDERS[2]: CommittedOffset(15, metadata="x" * 4096),
     }
-    assert commit_offsets(server, "partly", wanted) == {
+    assert commit_offsets(server, "partly", expected) == {
         ORDERS[0]: None,
         ("orders", 3): "UNKNOWN_TOPIC_OR_PARTITION",
         ("nowhere", 0): "UNKNOWN_TOPIC_OR_PARTITION",
@@ -128,7 +128,7 @@ def test_each_partition_has_its_error(server: str) -> None:
     }
 
 
-def test_a_group_with_members_takes_no_commit_of_others(server: str) -> None:
+def test_a_group_with_members_refuses_commits_of_others(server: str) -> None:
     produce(server, 10)
     with auto_committing_consumer(server, "live", ["orders"]) as consumer:
         read = 0
@@ -140,7 +140,7 @@ def test_a_group_with_members_takes_no_commit_of_others(server: str) -> None:
         assert commit_offsets(server, "live", {ORDERS[0]: 3}) == {ORDERS[0]: "UNKNOWN_MEMBER_ID"}
     found = fetch_offsets(server, "live", [ORDERS[0]])[ORDERS[0]]
     assert found.offset is not None
-    assert found.offset >= 10  # what it had read it committed as it ended
+    assert found.offset >= 10  # it committed its position when it closed
 
 
 def test_an_open_transaction_makes_an_offset_unstable(server: str) -> None:
@@ -156,7 +156,7 @@ def test_an_open_transaction_makes_an_offset_unstable(server: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["", "a\0b", "\udcff"])
-def test_an_id_that_would_mean_another_group_is_refused(group: str) -> None:
+def test_an_ambiguous_group_id_is_refused(group: str) -> None:
     with pytest.raises(UsageError, match=r"the group id .* (name one that can be|librdkafka ends it)"):
         fetch_offsets("localhost:1", group)
     with pytest.raises(UsageError, match="the group id"):
@@ -164,7 +164,7 @@ def test_an_id_that_would_mean_another_group_is_refused(group: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "offset", "told"),
+    ("place", "offset", "message"),
     [
         (ORDERS[0], -1, "-1 cannot be committed for orders-0"),
         (ORDERS[0], CommittedOffset(None), "None cannot be committed"),
@@ -173,27 +173,27 @@ def test_an_id_that_would_mean_another_group_is_refused(group: str) -> None:
         (("", 0), 1, "the topic ''"),
     ],
 )
-def test_what_cannot_be_committed_is_refused(place: tuple[str, int], offset: int | CommittedOffset, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_commits_are_refused(place: tuple[str, int], offset: int | CommittedOffset, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         commit_offsets("localhost:1", "billing", {place: offset})
 
 
 def test_errors_have_kafkas_names(admin: KafkaAdmin) -> None:
     errors = admin.jvm.org.apache.kafka.common.protocol.Errors.values()
-    # Those that librdkafka does not know it has no names for: no coordinator answers them.
+    # librdkafka has no names for errors that it does not know; coordinators do not return those.
     known = {each.code(): each.name() for each in errors if not kafka_name(KafkaError(each.code())).startswith("ERR_")}
     assert {code: kafka_name(KafkaError(code)) for code in known} == known
     assert len(known) > 120
 
 
-def test_a_coordinator_that_goes_is_followed() -> None:
+def test_a_killed_coordinator_is_replaced() -> None:
     with EmbeddedKafka(brokers=3) as kafka:
         server = kafka.bootstrap_server
         create_orders(kafka, 3)
         assert commit_offsets(server, "moving", {ORDERS[0]: 1}) == {ORDERS[0]: None}
         first = CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id
         kafka.stop_broker(first, kill=True)
-        # A new coordinator answers as of its high watermark, which is behind until the other followers have asked it.
+        # A new coordinator answers up to its high watermark, which is behind until the other followers fetch from it.
         await_(lambda: fetch_offsets(server, "moving", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)})
         assert commit_offsets(server, "moving", {ORDERS[0]: 2}, timeout=SECONDS) == {ORDERS[0]: None}
         assert CoordinatorLookup(server).coordinators(["moving"])["moving"].broker_id != first
@@ -202,28 +202,31 @@ def test_a_coordinator_that_goes_is_followed() -> None:
 
 
 @pytest.mark.nightly
-def test_where_nobody_is_the_coordinator_the_error_says_so_by_kafkas_name() -> None:
+def test_a_missing_coordinator_is_an_error_with_kafkas_name() -> None:
     with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
         server = kafka.bootstrap_server
         create_orders(kafka, 3)
         assert commit_offsets(server, "stranded", {ORDERS[0]: 1}) == {ORDERS[0]: None}
-        own = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
-        kafka.stop_broker(own)
-        told = "COORDINATOR_NOT_AVAILABLE: the offsets partition .* of group 'stranded' has no leader"
-        with pytest.raises(UnreachableError, match=told):
+        coordinator_id = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
+        kafka.stop_broker(coordinator_id)
+        by_partition = "COORDINATOR_NOT_AVAILABLE: the offsets partition .* of group 'stranded' has no leader"
+        with pytest.raises(UnreachableError, match=by_partition):
             fetch_offsets(server, "stranded", timeout=8)
-        with pytest.raises(UnreachableError, match=told):
+        with pytest.raises(UnreachableError, match=by_partition):
             commit_offsets(server, "stranded", {ORDERS[0]: 2}, timeout=8)
-        with java_admin(server, LIMITED_RETRIES) as (jvm, client):  # which by itself asks 10,000 times a second
+        with java_admin(server, LIMITED_RETRIES) as (
+            jvm,
+            client,
+        ):  # without limits this client sends 10,000 requests a second
             with pytest.raises(Py4JJavaError, match="Exceeded maxRetries"):
                 fetch_by_java(jvm, client, "stranded", None, 5, require_stable=False)
             requests = [each.metricValue() for name, each in client.metrics().items() if name.name() == "request-total"]
             assert 0 < sum(requests) < 200
-        kafka.start_broker(own)
+        kafka.start_broker(coordinator_id)
         assert fetch_offsets(server, "stranded", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)}
 
 
-_ASKS_BEFORE_AND_AFTER = """
+_QUERY_PROGRAM = """
 import sys
 from offsetstream.cluster import client
 from offsetstream.cluster.coordinators import CoordinatorLookup
@@ -235,45 +238,45 @@ for _ in sys.stdin:
 """
 
 
-def test_a_coordinator_that_comes_back_after_its_time_ends_no_process() -> None:
-    """By an assertion librdkafka ended a job whose brokers were killed: what was asked of one was freed twice."""
+def test_a_coordinator_that_returns_after_a_timeout_does_not_crash_the_process() -> None:
+    """Regression: librdkafka aborted a job whose brokers were killed, because it freed a request twice."""
     with EmbeddedKafka(brokers=3) as kafka:
         server = kafka.bootstrap_server
         create_orders(kafka, 3)
         assert commit_offsets(server, "stranded", {ORDERS[0]: 1}) == {ORDERS[0]: None}
-        own = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
-        others = [broker for broker in (1, 2, 3) if broker != own]
-        command = [sys.executable, "-c", _ASKS_BEFORE_AND_AFTER, server]
+        coordinator_id = CoordinatorLookup(server).coordinators(["stranded"])["stranded"].broker_id
+        other_brokers = [broker for broker in (1, 2, 3) if broker != coordinator_id]
+        command = [sys.executable, "-c", _QUERY_PROGRAM, server]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             questions, answers = process.stdin, process.stdout
             assert questions
             assert answers
 
-            def asked() -> str:
+            def query() -> str:
                 print("ask", file=questions, flush=True)
                 return answers.readline()
 
-            assert asked() == "[]\n"
-            for broker in (own, others[0]):  # without a majority nobody becomes the next coordinator
+            assert query() == "[]\n"
+            for broker in (coordinator_id, other_brokers[0]):  # without a majority there is no next coordinator
                 kafka.stop_broker(broker, kill=True)
-            assert asked() == "[]\n"
-            for broker in (own, others[0]):
+            assert query() == "[]\n"
+            for broker in (coordinator_id, other_brokers[0]):
                 kafka.start_broker(broker)
             assert fetch_offsets(server, "stranded", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)}
-            assert asked() == "[]\n"
+            assert query() == "[]\n"
             questions.close()
             assert process.wait() == 0
 
 
-def listed(server: str, tables: str, *options: str) -> Done:
+def list_live(server: str, tables: str, *options: str) -> Done:
     return offsetstream("offsets", "list", "--live", "--bootstrap-server", server, "--tables", tables, *options)
 
 
-def test_the_tables_beside_the_coordinators(spark: SparkSession, server: str, tmp_path: Path) -> None:
+def test_offsets_list_live_compares_tables_with_coordinators(spark: SparkSession, server: str, tmp_path: Path) -> None:
     commit_offsets(server, "shop", {ORDERS[0]: 5, ORDERS[1]: CommittedOffset(6, metadata="noted")})
     runner = JobRunner(spark, server, tmp_path)
     runner.run_once()
-    same = listed(server, runner.tables.root, "--group", "shop", "--output", "json")
+    same = list_live(server, runner.tables.root, "--group", "shop", "--output", "json")
     assert same.returncode == 0, same.stderr
     rows = json.loads(same.stdout)
     names = ("topic", "partition", "committed_offset", "live_offset", "difference", "live_metadata", "error")
@@ -282,7 +285,7 @@ def test_the_tables_beside_the_coordinators(spark: SparkSession, server: str, tm
         ("orders", 1, 6, 6, 0, "noted", None),
     ]
     commit_offsets(server, "shop", {ORDERS[0]: 9, ORDERS[2]: 1})
-    text = listed(server, runner.tables.root, "--group", "shop")
+    text = list_live(server, runner.tables.root, "--group", "shop")
     assert text.returncode == 1
     assert [line.split()[1:6] for line in text.stdout.splitlines()[1:4]] == [
         ["orders", "0", "5", "9", "4"],
@@ -291,11 +294,11 @@ def test_the_tables_beside_the_coordinators(spark: SparkSession, server: str, tm
     ]
     assert text.stdout.splitlines()[-1] == "3 offsets; 2 differ between the coordinator and the tables."
     with open_transaction(server, "shop", 77):
-        unstable = listed(
+        unstable = list_live(
             server, runner.tables.root, "--group", "shop", "--topic", "orders", "--partition", "0", "--require-stable"
         )
     assert "UNSTABLE_OFFSET_COMMIT" in unstable.stdout
-    gone = listed(server, runner.tables.root, "--group", "nobody")
-    assert (gone.returncode, gone.stderr) == (1, "Error: group 'nobody' has no such committed offset.\n")
+    unknown = list_live(server, runner.tables.root, "--group", "nobody")
+    assert (unknown.returncode, unknown.stderr) == (1, "Error: group 'nobody' has no such committed offset.\n")
     for options in ((), ("--group", "shop", "--at", "1h")):
-        assert listed(server, runner.tables.root, *options).returncode == 2
+        assert list_live(server, runner.tables.root, *options).returncode == 2

@@ -1,4 +1,4 @@
-"""The metrics of a running job, scraped as Prometheus does; those of groups beside the view and Kafka's own tool."""
+"""The metrics of a running job, scraped as by Prometheus; group metrics equal the view and Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LAG = {
     "kafka-exporter": ("kafka_consumergroup_lag", ("consumergroup", "topic", "partition")),
     "kminion": ("kminion_kafka_consumer_group_topic_partition_lag", ("group_id", "topic_name", "partition_id")),
 }
-# Where no group of the broker has members.
+# A release on whose broker no group has members.
 MAY_BE_EMPTY = {
     "kafka_server_group_coordinator_metrics_consumer_group_count",
     "kminion_kafka_consumer_group_topic_members",
     "kminion_kafka_consumer_group_topic_assigned_partitions",
 }
-_ROW = re.compile(r"(metered-\S+) +(\S+) +(\d+) +\d+ +\d+ +(\d+) ")  # of the tool, as far as LAG
+_ROW = re.compile(r"(metered-\S+) +(\S+) +(\d+) +\d+ +\d+ +(\d+) ")  # a line of the tool, up to LAG
 _TIME = "offsetstream_group_metrics_timestamp_seconds"
 Lag = dict[tuple[str, str, int], int]
 
@@ -56,19 +56,19 @@ def scraped(port: int) -> dict[str, Metric]:
         return {each.name: each for each in text_string_to_metric_families(answer.read().decode())}
 
 
-def lag_of(families: dict[str, Metric], names: str) -> Lag:
+def metric_lags(families: dict[str, Metric], names: str) -> Lag:
     name, labels = LAG[names]
-    found = (([each.labels[label] for label in labels], each.value) for each in families[name].samples)
-    return {(group, topic, int(partition)): int(lag) for (group, topic, partition), lag in found if group in GROUPS}
+    metrics = (([each.labels[label] for label in labels], each.value) for each in families[name].samples)
+    return {(group, topic, int(partition)): int(lag) for (group, topic, partition), lag in metrics if group in GROUPS}
 
 
-def of_the_view(runner: JobRunner) -> Lag:
-    # Of all groups: to ask for one by its name, before the job has seen it, is an error.
+def view_lags(runner: JobRunner) -> Lag:
+    # Query all groups, because naming a group that the job does not know yet is an error.
     rows = offsetstream.open_tables(runner.tables.root).view("lag").to_pylist()
     return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows if row["group_id"] in GROUPS}
 
 
-def of_the_tool(server: str) -> Lag:
+def tool_lags(server: str) -> Lag:
     groups = [argument for group in GROUPS for argument in ("--group", group)]
     printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", *groups])
     return {(group, topic, int(number)): int(lag) for group, topic, number, lag in _ROW.findall(printed)}
@@ -89,18 +89,18 @@ def test_a_running_job_is_scraped(kafka: BrokerUnderTest, spark: SparkSession, t
         write(server, topic, *numbered(3), partition=0)
         commit_plainly(server, {GROUPS[1]: [TopicPartition(topic, 0, 1)]})
         known: Lag = {(GROUPS[0], topic, 0): 3, (GROUPS[0], topic, 1): 5, (GROUPS[1], topic, 0): 2}
-        runner.await_(lambda: of_the_view(runner).items() >= known.items())
+        runner.await_(lambda: view_lags(runner).items() >= known.items())
         quiet_since = time.time()
         runner.await_(lambda: _TIME in scraped(port) and scraped(port)[_TIME].samples[0].value > quiet_since)
-        found = scraped(port)
-        assert lag_of(found, names) == of_the_view(runner) == of_the_tool(server)
+        metrics = scraped(port)
+        assert metric_lags(metrics, names) == view_lags(runner) == tool_lags(server)
         declared = {each.removesuffix("_total") for each in job_families()}
         declared |= {
             each.name for file in (COORDINATORS, names) for rows in queried_families(file) for each in rows.families
         }
-        assert declared <= found.keys()
-        assert {name for name in declared if not found[name].samples} <= MAY_BE_EMPTY
-        assert found["offsetstream_cluster_answers"].samples[0].value == 1
-        assert found["offsetstream_batch_seconds"].samples
+        assert declared <= metrics.keys()
+        assert {name for name in declared if not metrics[name].samples} <= MAY_BE_EMPTY
+        assert metrics["offsetstream_cluster_answers"].samples[0].value == 1
+        assert metrics["offsetstream_batch_seconds"].samples
     with pytest.raises(URLError):
         scraped(port)

@@ -1,4 +1,4 @@
-"""Dashboards and alerts over two scrapes of a running job: every metric is there, and every query finds something."""
+"""Dashboards and alerts on two scrapes of a running job: every metric exists, and every query has a result."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Series = dict[str, float]
 
 @dataclass(frozen=True)
 class Scrapes:
-    """Two, some batches apart, as text; and when the second was."""
+    """Two scrapes as text, some batches apart, and the time of the second one."""
 
     first: str
     second: str
     at: int
 
     def series(self) -> list[dict[str, str]]:
-        """As promtool takes them: ten minutes of the first, then ten of the second, each 15 seconds; times go on."""
+        """Return promtool's input series: ten minutes of the first scrape, then ten of the second, every 15 seconds."""
         before, now = series_of(self.first), series_of(self.second)
         values = {name: f"{before.get(name, value)}x40 {value}x40" for name, value in now.items()}
         values |= {name: f"{value}+15x80" for name, value in now.items() if "_timestamp_seconds{" in name}
@@ -90,9 +90,9 @@ def scrapes(
 
 def rules_tested(folder: Path, tested: Mapping[str, object], *rule_files: Path) -> None:
     group = {"interval": "15s", **tested}
-    whole = {"rule_files": [*map(str, rule_files)], "evaluation_interval": "15s", "tests": [group]}
+    test_file_content = {"rule_files": [*map(str, rule_files)], "evaluation_interval": "15s", "tests": [group]}
     file = folder / "test.yml"
-    file.write_text(yaml.safe_dump(whole), "utf-8")
+    file.write_text(yaml.safe_dump(test_file_content), "utf-8")
     promtool("test", "rules", file)
 
 
@@ -106,25 +106,27 @@ def test_every_metric_of_dashboards_and_alerts_is_scraped(scrapes: Scrapes) -> N
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", DASHBOARDS, ids=[path.stem for path in DASHBOARDS])
-def test_every_query_finds_something_that_its_legend_tells_apart(path: Path, scrapes: Scrapes, tmp_path: Path) -> None:
-    asked = []
+def test_every_query_has_results_with_distinct_legends(path: Path, scrapes: Scrapes, tmp_path: Path) -> None:
+    query_tests = []
     for query in queries(path):
         for label in query.shows or ("instance",):
             has = f'count by (has) (label_replace({filled(query.expression)}, "has", "yes", "{label}", ".+")) > bool 0'
-            asked.append({"expr": has, "eval_time": "12m", "exp_samples": [{"labels": '{has="yes"}', "value": 1}]})
-    rules_tested(tmp_path, {"input_series": scrapes.series(), "promql_expr_test": asked})
+            query_tests.append(
+                {"expr": has, "eval_time": "12m", "exp_samples": [{"labels": '{has="yes"}', "value": 1}]}
+            )
+    rules_tested(tmp_path, {"input_series": scrapes.series(), "promql_expr_test": query_tests})
 
 
 @pytest.mark.nightly
-def test_a_job_that_is_well_fires_no_alert(scrapes: Scrapes, tmp_path: Path) -> None:
+def test_a_healthy_job_fires_no_alert(scrapes: Scrapes, tmp_path: Path) -> None:
     none = [{"alertname": alert["alert"], "eval_time": "19m"} for alert in alerts()]
-    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(scrapes.at))
-    tested = {"start_timestamp": began, "input_series": scrapes.series(), "alert_rule_test": none}
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(scrapes.at))
+    tested = {"start_timestamp": started, "input_series": scrapes.series(), "alert_rule_test": none}
     rules_tested(tmp_path, tested, ALERTS)
 
 
 @pytest.mark.nightly
-def test_promtool_has_nothing_to_say_of_our_own_names(scrapes: Scrapes) -> None:
-    """The names of groups' and coordinators' metrics are those of other exporters."""
+def test_promtool_accepts_our_own_metric_names(scrapes: Scrapes) -> None:
+    """Skip the metrics of groups and coordinators, whose names come from other exporters."""
     ours = [line for line in scrapes.second.splitlines() if re.match(r"(# (HELP|TYPE) )?(offsetstream|process)_", line)]
     assert promtool("check", "metrics", given="\n".join(ours) + "\n") == ""

@@ -1,4 +1,4 @@
-"""Offsets below zero, which some clients commit: they are none, and what leaves them out says so."""
+"""Negative offsets, which some clients commit, count as no offset; commands that skip them report it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEFT_OUT = "no offset: a negative one was committed"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A group with an offset, and two below zero: our clients refuse them, so that they are written into the log."""
+    """Run a broker with a group that has one valid and two negative offsets, written directly to the log."""
     with EmbeddedKafka() as kafka:
         create_topic(kafka.bootstrap_server, TOPIC, 3)
         for partition in range(3):
@@ -44,7 +44,7 @@ def server() -> Iterator[str]:
             value |= {"leaderEpoch": -1}
             records.append((partition_for(GROUP, 50), *encode_record(key, {"version": 3, "data": value})))
         produce(kafka.bootstrap_server, iter(records))
-        kafka.restart()  # coordinators read the log when they begin
+        kafka.restart()  # coordinators read the log when they start
         yield kafka.bootstrap_server
 
 
@@ -55,63 +55,65 @@ def tables(spark: SparkSession, server: str, tmp_path_factory: pytest.TempPathFa
     return runner.tables.root
 
 
-def asked(*arguments: str, code: int = 0) -> Done:
+def run(*arguments: str, code: int = 0) -> Done:
     done = within(*arguments)
     assert done.returncode == code, done.stderr
     return done
 
 
 def rows(*arguments: str, code: int = 0) -> dict[int, dict[str, Any]]:
-    found = json.loads(asked(*arguments, "--output", "json", code=code).stdout)
+    found = json.loads(run(*arguments, "--output", "json", code=code).stdout)
     return {row["partition"]: row for row in found}
 
 
-def standing(row: dict[str, Any]) -> tuple[Any, ...]:
+def offset_lag_and_note(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("current_offset", "lag", "note"))
 
 
 @pytest.mark.parametrize("is_live", [False, True], ids=["tables", "live"])
-def test_describe_and_lag_show_none_as_kafkas_tool_does(server: str, tables: str, is_live: bool) -> None:
-    there = ("--group", GROUP, "--tables", tables)
+def test_describe_and_lag_show_no_offset_like_kafkas_tool(server: str, tables: str, is_live: bool) -> None:
+    options = ("--group", GROUP, "--tables", tables)
     live = ("--bootstrap-server", server) if is_live else ()
-    own = {0: (4, 6, None), 1: (None, None, WHY[1]), 2: (None, None, WHY[2])}
-    assert {number: standing(row) for number, row in rows("groups", "describe", *there, *live).items()} == own
-    assert {number: standing(row) for number, row in rows("lag", *there).items()} == own
-    told = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", "--group", GROUP])
-    theirs = [line.split()[2:6] for line in told.splitlines() if line.startswith(GROUP)]
-    assert sorted(theirs) == [["0", "4", "10", "6"], ["1", "-", "10", "-"], ["2", "-", "10", "-"]]
+    expected = {0: (4, 6, None), 1: (None, None, WHY[1]), 2: (None, None, WHY[2])}
+    assert {
+        number: offset_lag_and_note(row) for number, row in rows("groups", "describe", *options, *live).items()
+    } == expected
+    assert {number: offset_lag_and_note(row) for number, row in rows("lag", *options).items()} == expected
+    printed = run_tool(CONSUMER_GROUPS, ["--bootstrap-server", server, "--describe", "--group", GROUP])
+    tool_lines = [line.split()[2:6] for line in printed.splitlines() if line.startswith(GROUP)]
+    assert sorted(tool_lines) == [["0", "4", "10", "6"], ["1", "-", "10", "-"], ["2", "-", "10", "-"]]
 
 
 def test_the_tables_and_the_coordinator_agree(server: str, tables: str) -> None:
-    there = ("--tables", tables, "--bootstrap-server", server)
-    asked("offsets", "list", "--live", "--group", GROUP, *there)
-    asked("verify", *there)
+    options = ("--tables", tables, "--bootstrap-server", server)
+    run("offsets", "list", "--live", "--group", GROUP, *options)
+    run("verify", *options)
 
 
-def test_lag_exact_names_them(server: str) -> None:
+def test_lag_exact_reports_negative_offsets(server: str) -> None:
     found = rows("lag", "--exact", "--group", GROUP, "--bootstrap-server", server)
     assert (found[0]["lag"], found[0]["note"]) == (6, None)
     assert [(found[number]["lag"], found[number]["note"]) for number in (1, 2)] == [(None, LEFT_OUT)] * 2
 
 
-def test_peek_names_them(server: str) -> None:
-    done = asked("peek", "--group", GROUP, "--bootstrap-server", server)
+def test_peek_reports_negative_offsets(server: str) -> None:
+    done = run("peek", "--group", GROUP, "--bootstrap-server", server)
     assert [f"{TOPIC}-{number}: {LEFT_OUT}" in done.stderr for number in range(3)] == [False, True, True]
 
 
-def test_export_names_them(tables: str) -> None:
-    done = asked("offsets", "export", "--group", GROUP, "--tables", tables)
+def test_export_reports_negative_offsets(tables: str) -> None:
+    done = run("offsets", "export", "--group", GROUP, "--tables", tables)
     assert done.stdout == f"{TOPIC},0,4\n"
     for number in (1, 2):
         assert f"group '{GROUP}' {TOPIC}-{number} is skipped ({WHY[number]})" in done.stderr
 
 
-def test_reset_names_them(server: str, tables: str, tmp_path: Path) -> None:
-    there = ("offsets", "reset", "--group", GROUP, "--bootstrap-server", server, "--tables", tables)
-    done = asked(*there, "--all-topics", "--shift-by", "1")
+def test_reset_reports_negative_offsets(server: str, tables: str, tmp_path: Path) -> None:
+    options = ("offsets", "reset", "--group", GROUP, "--bootstrap-server", server, "--tables", tables)
+    done = run(*options, "--all-topics", "--shift-by", "1")
     for number in (1, 2):
         assert f"Note: group '{GROUP}' {TOPIC}-{number} is skipped ({LEFT_OUT})" in done.stderr
-    planned = rows(*there, "--topic", TOPIC, "--to-current")
+    planned = rows(*options, "--topic", TOPIC, "--to-current")
     assert {number: (row["current_offset"], row["new_offset"]) for number, row in planned.items()} == {
         0: (4, 4),
         1: (None, 10),

@@ -1,4 +1,4 @@
-"""Brokers of before 3.8, which name no group type: what Admin cannot know of them is not compared."""
+"""Brokers before 3.8 report no group types: `verify` does not compare what Admin cannot know."""
 
 from contextlib import closing
 from pathlib import Path
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("version", ["3.6.2", "3.7.2"])
-def test_a_job_beside_an_old_broker_differs_from_it_in_nothing(
-    spark: SparkSession, tmp_path: Path, version: str
-) -> None:
+def test_the_tables_equal_an_old_broker(spark: SparkSession, tmp_path: Path, version: str) -> None:
     with EmbeddedKafka(version) as kafka:
         create_topics(admin_client(kafka.bootstrap_server))
         commit_plainly(kafka.bootstrap_server, {"plain": [TopicPartition("orders", 0, 1)]})

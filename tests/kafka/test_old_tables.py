@@ -1,4 +1,4 @@
-"""A job of today on tables and a checkpoint of an older commit, also when it is killed while it upgrades them."""
+"""Today's job on tables and a checkpoint of an older commit, also if it is killed during the upgrade."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tests.reliability.truth import HistoryRows, behind, differences, history_ro
 pytestmark = pytest.mark.long
 
 COMMIT = "9031f39"  # the last one of schema version 3
-KILLS = 3  # across the upgrade
-SAMPLED_SINCE = {"log_end_offset", "lag"}  # which a job of today knows, and the older one did not
+KILLS = 3  # number of kills, spread over the upgrade
+SAMPLED_SINCE = {"log_end_offset", "lag"}  # columns that the older job did not fill
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """The cluster of which the tables are; nothing is written to it."""
+    """The cluster of the tables; tests must not write to it."""
     with old_kafka(COMMIT) as restored:
         yield restored
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> HistoryRows:
-    """The history as the older commit left it."""
+    """Return the history that the older commit wrote."""
     return history_rows(unpacked(tmp_path_factory.mktemp("before")))
 
 
 @pytest.fixture(scope="module")
 def upgrade(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], str]:
-    """A job that was not disturbed: its folder, the files that it made in their order, and what it said."""
+    """Run an undisturbed job; return its folder, the files that it wrote in order, and its output."""
     folder = tmp_path_factory.mktemp("upgrade")
     unpacked(folder)
     with (
@@ -55,8 +55,8 @@ def upgrade(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> t
         JobProcess(kafka.bootstrap_server, folder, "--once") as job,
     ):
         assert job.ended() == 0, job.said()
-        said = job.said()
-    return folder, [path.relative_to(folder) for path in made], said
+        output = job.said()
+    return folder, [path.relative_to(folder) for path in made], output
 
 
 def unpacked(folder: Path) -> PathStore:
@@ -65,40 +65,44 @@ def unpacked(folder: Path) -> PathStore:
 
 
 def answers(tables: PathStore) -> dict[str, Any]:
-    """What the look-ups of today print."""
+    """Return the answers of today's look-ups."""
     options = ("--tables", tables.root, "--output", "json")
     return {" ".join(question): json.loads(within(*question, *options).stdout) for question in QUESTIONS}
 
 
 def wrong(tables: PathStore, kafka: EmbeddedKafka, before: HistoryRows) -> list[str]:
-    """What is not as the older commit left it, not as the topic has it, or not of today's version."""
+    """Return the differences from the older commit's tables, from the topic, and from today's schema version."""
     names = {row["topic_id"]: row["topic"] for row in rows(tables, "topics")}
     versions = {name: DeltaTable(tables.table(name)).metadata().configuration.get(PROPERTY) for name in all_schemas()}
-    told, stored, history = answers(tables), old_answers(COMMIT), history_rows(tables)
+    current, stored, history = answers(tables), old_answers(COMMIT), history_rows(tables)
     return [
         *behind(tables, read_topic(kafka.bootstrap_server)[1]),
         *differences(tables, kafka.bootstrap_server, names),
         *(f"{name} has version {found}" for name, found in versions.items() if found != str(SCHEMA_VERSION)),
-        *(f"{question} has another answer" for question in stored if not holds_rows(told[question], stored[question])),
-        *(f"not as before: {place}" for place, row in before.items() if not holds(history.get(place, {}), row)),
+        *(
+            f"{question} has another answer"
+            for question in stored
+            if not keeps_rows(current[question], stored[question])
+        ),
+        *(f"not as before: {place}" for place, row in before.items() if not keeps(history.get(place, {}), row)),
     ]
 
 
-def holds_rows(told: list[dict[str, Any]], stored: list[dict[str, Any]]) -> bool:
-    return len(told) == len(stored) and all(map(holds, told, stored))
+def keeps_rows(current: list[dict[str, Any]], stored: list[dict[str, Any]]) -> bool:
+    return len(current) == len(stored) and all(map(keeps, current, stored))
 
 
-def holds(row: Mapping[str, Any], older: Mapping[str, Any]) -> bool:
-    """Whether all that the older row said is still said; there may be more columns."""
-    said = {name for name, value in older.items() if value is not None or name not in SAMPLED_SINCE}
-    return all(name in row and row[name] == older[name] for name in said)
+def keeps(row: Mapping[str, Any], older: Mapping[str, Any]) -> bool:
+    """Return whether all values of the older row are unchanged; the new row may have more columns."""
+    output = {name for name, value in older.items() if value is not None or name not in SAMPLED_SINCE}
+    return all(name in row and row[name] == older[name] for name in output)
 
 
-def test_a_job_of_today_upgrades_them_and_goes_on(
+def test_todays_job_upgrades_old_tables_and_resumes(
     kafka: EmbeddedKafka, upgrade: tuple[Path, list[Path], str], before: HistoryRows, spark: SparkSession
 ) -> None:
-    folder, _, said = upgrade
-    assert "Loading" not in said  # it goes on where the older job ended
+    folder, _, output = upgrade
+    assert "Loading" not in output  # it resumes where the older job ended
     tables = PathStore(str(folder / "tables"))
     assert wrong(tables, kafka, before) == []
     fill_history(spark, tables, print)
@@ -107,7 +111,7 @@ def test_a_job_of_today_upgrades_them_and_goes_on(
 
 
 @pytest.mark.nightly
-def test_a_job_that_was_killed_in_the_upgrade_is_made_good_by_the_next(
+def test_the_next_job_completes_a_killed_upgrade(
     kafka: EmbeddedKafka,
     upgrade: tuple[Path, list[Path], str],
     before: HistoryRows,
@@ -130,11 +134,11 @@ def is_number(at: int, number: int, _path: Path) -> bool:
 
 
 def is_upgrade(path: Path) -> bool:
-    """Whether the file is of a commit that makes or changes a table, not its rows."""
+    """Return whether the file belongs to a commit that creates or changes a table, not its rows."""
     return path.suffix == ".json" and path.exists() and '"metaData"' in path.read_text()
 
 
-def test_look_ups_read_them_as_they_are(tmp_path: Path) -> None:
-    """Before any job upgrades them."""
-    told, stored = answers(unpacked(tmp_path)), old_answers(COMMIT)
-    assert [question for question in stored if not holds_rows(told[question], stored[question])] == []
+def test_look_ups_read_old_tables(tmp_path: Path) -> None:
+    """Look-ups work before any job upgrades the tables."""
+    current, stored = answers(unpacked(tmp_path)), old_answers(COMMIT)
+    assert [question for question in stored if not keeps_rows(current[question], stored[question])] == []

@@ -1,4 +1,4 @@
-"""The commands of the pages for operators, in their order: while a job runs, and while none does."""
+"""The commands of the pages for operators, in order, work while a job runs and while none runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGES = ("monitor", "operations", "verify", "runbooks")
 GUIDE = "\n".join((HOW_TO / f"{page}.md").read_text("utf-8") for page in PAGES)
 COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
 RUN, STOP = (next(line for line in COMMANDS if line.startswith(f"offsetstream {name} ")) for name in ("run", "stop"))
-# What each says, besides succeeding.
+# What each command must print.
 SAYS = {
     "offsetstream --version": "offsetstream",
     "kafka-configs.sh": "Completed updating config for topic __consumer_offsets",
@@ -52,7 +52,7 @@ SAYS = {
 
 
 class Operator:
-    """A folder with tables and checkpoints, the guide's addresses replaced by real ones, and the job while it runs."""
+    """A folder with tables and checkpoints, the guide's addresses replaced by real ones, and the running job."""
 
     def __init__(self, server: str, folder: Path) -> None:
         (self.port,) = free_ports(1)
@@ -60,7 +60,7 @@ class Operator:
         self.job: RunningProcess | None = None
         self.environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
-    def own(self, command: str) -> list[str]:
+    def localized(self, command: str) -> list[str]:
         replaced = command.replace("localhost:9092", self.server).replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
         program, *words = shlex.split(replaced.replace("--metrics-port 9464", f"--metrics-port {self.port}"))
         if program == "kafka-configs.sh":
@@ -68,21 +68,21 @@ class Operator:
         return [program, *words]
 
     def start(self) -> None:
-        """Start the job as the guide does, until it is ready."""
+        """Start the job as the guide does; wait until it is ready."""
         assert self.job is None or self.job.ended() == 0
-        words = [sys.executable, "-m", *self.own(RUN)]
+        words = [sys.executable, "-m", *self.localized(RUN)]
         self.job = RunningProcess(words, self.folder / "said.txt", cwd=self.folder)
         self.job.await_(self._is_ready)
 
     def start_once(self) -> None:
-        """Start the job unless it runs: each page begins with its start."""
+        """Start the job unless it runs, because each page starts with that."""
         if self.job is None or self.job.process.poll() is not None:
             self.start()
 
-    def does(self, command: str) -> subprocess.CompletedProcess[str]:
+    def execute(self, command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, **self.environment}
         return subprocess.run(
-            self.own(command), cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            self.localized(command), cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
 
     def kill(self) -> None:
@@ -93,7 +93,7 @@ class Operator:
         try:
             with urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
                 return bool(json.load(answer)["ready"])
-        except URLError:  # it does not listen yet, or answers by 503
+        except URLError:  # it does not listen yet, or answers with 503
             return False
 
 
@@ -122,15 +122,17 @@ def test_every_command_of_the_guide_works(operator: Operator) -> None:
         if command == RUN:
             operator.start_once()
             continue
-        done = operator.does(command)
+        done = operator.execute(command)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         (says,) = (words for start, words in SAYS.items() if command.startswith(start))
         assert says in done.stdout + done.stderr, command
         if "undecodable_records" in command:
             assert {row["offsets_partition"] for row in json.loads(done.stdout)} == {3}
-        if command.startswith("cp "):  # the job goes on, without its checkpoints
-            before = loads(operator)
+        if command.startswith("cp "):  # the job continues without its checkpoints
+            loads_before = loads(operator)
             shutil.rmtree(operator.folder / "checkpoints")
             operator.start()
-            assert loads(operator) == before
-    assert offsetstream("stop", "--tables", str(operator.folder / "tables")).returncode == 1  # the guide ended it
+            assert loads(operator) == loads_before
+    assert (
+        offsetstream("stop", "--tables", str(operator.folder / "tables")).returncode == 1
+    )  # the guide stopped the job

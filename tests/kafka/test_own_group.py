@@ -1,4 +1,4 @@
-"""The group of Spark's consumers, where brokers disagree about who coordinates it."""
+"""Spark's consumers get a group with a coordinator, even if brokers disagree about coordinators."""
 
 from collections.abc import Iterator
 from uuid import UUID, uuid4
@@ -27,7 +27,7 @@ BEFORE, NOW = 50, 60
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """Three brokers, one replica; the topic got more partitions, and only broker 1 was restarted since."""
+    """Three brokers, one replica. After the topic got more partitions, only broker 1 was restarted."""
     with EmbeddedKafka(brokers=3, properties={"offsets.topic.replication.factor": "1"}) as kafka:
         admin = admin_client(kafka.bootstrap_server)
         create_topics(admin)
@@ -36,7 +36,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
         kafka.stop_broker(1)
         kafka.start_broker(1)
         await_(lambda: None not in leaders(kafka).values())
-        # A broker that leads its partitions again still loads them for a while, and refuses meanwhile.
+        # A restarted broker refuses requests for its partitions while it loads them.
         served = [f"{GROUP_PREFIX}-{id_led(kafka, broker, broker)}" for broker in (1, 2)]
         await_(lambda: all(is_coordinated(kafka.bootstrap_server, {}, group) for group in served))
         yield kafka
@@ -47,7 +47,7 @@ def leaders(kafka: EmbeddedKafka) -> dict[int, int | None]:
 
 
 def id_led(kafka: EmbeddedKafka, before: int, now: int) -> UUID:
-    """The id of a group whose partition these brokers lead, by the number of before and of now."""
+    """Return a group id whose partitions, by the old and by the new count, have these leaders."""
     led = leaders(kafka)
     while True:
         group_id = uuid4()
@@ -56,18 +56,18 @@ def id_led(kafka: EmbeddedKafka, before: int, now: int) -> UUID:
             return group_id
 
 
-def test_brokers_that_each_name_the_other(kafka: EmbeddedKafka) -> None:
-    told = {
-        places: is_coordinated(kafka.bootstrap_server, {}, f"{GROUP_PREFIX}-{id_led(kafka, *places)}")
-        for places in ((1, 1), (2, 2), (1, 2))
+def test_a_group_whose_brokers_name_each_other_has_no_coordinator(kafka: EmbeddedKafka) -> None:
+    is_coordinated_by_leaders = {
+        leader_pair: is_coordinated(kafka.bootstrap_server, {}, f"{GROUP_PREFIX}-{id_led(kafka, *leader_pair)}")
+        for leader_pair in ((1, 1), (2, 2), (1, 2))
     }
-    assert told == {(1, 1): True, (2, 2): True, (1, 2): False}
+    assert is_coordinated_by_leaders == {(1, 1): True, (2, 2): True, (1, 2): False}
 
 
 def test_spark_gets_a_group_that_has_a_coordinator(
     spark: SparkSession, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the first of these its driver would wait for ever."""
+    """With the first of these group ids Spark's driver would wait forever."""
     ids = [id_led(kafka, 1, 2), id_led(kafka, 2, 2)]
     monkeypatch.setattr(source, "uuid4", lambda: ids.pop(0))
     ends = Cluster(kafka.bootstrap_server).partition_ends(range(NOW))

@@ -1,4 +1,4 @@
-"""The offsets topic gets more partitions: each group is there once for readers, and as the cluster answers."""
+"""The offsets topic gets more partitions: readers see each group once, with the cluster's values."""
 
 import json
 
@@ -31,7 +31,7 @@ def commit(kafka: EmbeddedKafka, offset: int) -> None:
 
 
 def set_partitions(kafka: EmbeddedKafka, count: int) -> None:
-    """Brokers place groups by the new count once they are restarted."""
+    """Add partitions and restart, because brokers place groups by the new count only after a restart."""
     admin = admin_client(kafka.bootstrap_server)
     admin.create_partitions([NewPartitions(OFFSETS_TOPIC, count)])[OFFSETS_TOPIC].result(SECONDS)
     kafka.restart()
@@ -44,7 +44,7 @@ def command(runner: JobRunner, *arguments: str) -> Result:
 
 
 def are_placed(runner: JobRunner, *counts: int) -> bool:
-    """Tell whether the groups, which committed when there were so many partitions, are placed by the last count."""
+    """Return whether the groups, which committed at each of these partition counts, are placed by the last one."""
     places = {(group, partition_for(group, count)) for group in GROUPS for count in counts}
     expected = {(group, number, number == partition_for(group, counts[-1])) for group, number in places}
     columns = ("group_id", "offsets_partition", "in_coordinator_partition")
@@ -53,7 +53,7 @@ def are_placed(runner: JobRunner, *counts: int) -> bool:
 
 
 def are_applied(runner: JobRunner, offset: int) -> bool:
-    """Tell whether the commits of this offset are applied, of all groups."""
+    """Return whether the commits of this offset are applied for all groups."""
     found = runner.rows("committed_offsets", "group_id", "committed_offset", "in_coordinator_partition")
     return {group: at for group, at, is_own in found if is_own} == dict.fromkeys(GROUPS, offset)
 
@@ -72,7 +72,7 @@ def assert_readers_agree(runner: JobRunner, kafka: EmbeddedKafka, offset: int) -
     command(runner, "verify", *server)
 
 
-def test_more_partitions_while_the_job_runs_and_while_it_is_away(
+def test_partitions_added_while_the_job_runs_or_is_stopped(
     spark: SparkSession,
     own_kafka: EmbeddedKafka,
     tmp_path_factory: pytest.TempPathFactory,

@@ -1,4 +1,4 @@
-"""A job that stood still for longer than tombstones stay: it may not go on with what is left of the log (rule 5)."""
+"""A job that paused longer than tombstones are kept must load again instead of reading the rest of the log (rule 5)."""
 
 import signal
 import threading
@@ -48,8 +48,8 @@ def retention(kafka: EmbeddedKafka) -> Iterator[None]:
     set_topic_config(kafka, delete_retention_ms="86400000")
 
 
-class OfProcess:
-    """The tables of a job that is a process, as `commits` reads them."""
+class ProcessTables:
+    """Reads the tables of a job process, like `commits` and `is_loaded` for a JobRunner."""
 
     def __init__(self, folder: Path) -> None:
         self.tables = PathStore(str(folder / "tables"))
@@ -57,21 +57,19 @@ class OfProcess:
     def commits(self) -> dict[tuple[str, int], int]:
         if not Path(self.tables.table("committed_offsets")).exists():
             return {}
-        where = {"offsets_partition": [7]}
-        found = Lookup(self.tables).rows("committed_offsets", ("group_id", "partition", "committed_offset"), where)
+        filters = {"offsets_partition": [7]}
+        found = Lookup(self.tables).rows("committed_offsets", ("group_id", "partition", "committed_offset"), filters)
         return {(row["group_id"], row["partition"]): row["committed_offset"] for row in found}
 
     def is_loaded(self) -> bool:
-        where = {"offsets_partition": [7]}
-        return Lookup(self.tables).rows("offsets_partitions", ["load_state"], where) == [{"load_state": "OWNED"}]
+        filters = {"offsets_partition": [7]}
+        return Lookup(self.tables).rows("offsets_partitions", ["load_state"], filters) == [{"load_state": "OWNED"}]
 
 
-def test_what_was_deleted_while_the_job_was_stopped_is_gone(
-    kafka: EmbeddedKafka, retention: None, tmp_path: Path
-) -> None:
+def test_deletions_while_the_job_was_stopped_are_applied(kafka: EmbeddedKafka, retention: None, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     with JobProcess(kafka.bootstrap_server, folder, "--trigger", "0 seconds") as job:
-        tables = OfProcess(folder)
+        tables = ProcessTables(folder)
         job.await_(lambda: "Starting checkpoint" in job.said())
         commit_doomed(kafka)
         job.await_(lambda: DOOMED_PLACE.items() <= tables.commits().items())
@@ -80,10 +78,10 @@ def test_what_was_deleted_while_the_job_was_stopped_is_gone(
         job.signal(signal.SIGCONT)
         job.await_(lambda: all_at(last).items() <= tables.commits().items())
         assert tables.commits() == all_at(last)
-        set_topic_config(kafka, delete_retention_ms="86400000")  # else a slow machine loads again and again
+        set_topic_config(kafka, delete_retention_ms="86400000")  # otherwise a slow machine keeps loading
         job.await_(tables.is_loaded)
-    there = ("--bootstrap-server", kafka.bootstrap_server, "--tables", tables.tables.root)
-    done = within("verify", "--history", *there)  # the history rightly keeps what the topic has nothing of any more
+    options = ("--bootstrap-server", kafka.bootstrap_server, "--tables", tables.tables.root)
+    done = within("verify", "--history", *options)  # the history correctly keeps records that the topic no longer has
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "1 from before history_complete_from that the topic lost while no job ran" in done.stderr
 
@@ -93,10 +91,10 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> JobRunn
     return JobRunner(spark, kafka.bootstrap_server, tmp_path)
 
 
-def test_what_was_deleted_while_the_machine_slept_is_gone(
+def test_deletions_while_the_machine_slept_are_applied(
     runner: JobRunner, kafka: EmbeddedKafka, retention: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its monotonic clock did not count that, so no sample is due when it wakes up."""
+    """The monotonic clock did not count the sleep, so no sample is due at wake-up."""
     monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep))
     asleep, awake = threading.Event(), threading.Event()
     apply = BatchWriter.apply
@@ -110,7 +108,7 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
     with runner.running():
         runner.await_(lambda: is_loaded(runner) and DOOMED_PLACE.items() <= commits(runner).items())
         monkeypatch.setattr(BatchWriter, "apply", sleep_first)
-        commit(kafka, 1001)  # what no test before left: else the first load would have the last of them
+        commit(kafka, 1001)  # an offset that no earlier test used; otherwise the first load would already have it
         assert asleep.wait(SECONDS)
         last = delete_doomed(kafka, 1001)
         awake.set()
@@ -118,10 +116,8 @@ def test_what_was_deleted_while_the_machine_slept_is_gone(
     assert commits(runner) == all_at(last)
 
 
-def test_a_clock_that_stood_still_is_found_out_by_the_times_of_the_records(
-    runner: JobRunner, kafka: EmbeddedKafka
-) -> None:
-    """One record that cannot be of that time costs a load, and no more."""
+def test_record_times_reveal_a_clock_that_stood_still(runner: JobRunner, kafka: EmbeddedKafka) -> None:
+    """A record with an impossible time causes one load, and nothing else."""
     set_topic_config(kafka, delete_retention_ms="1800000")
     with runner.running():
         runner.await_(lambda: is_loaded(runner))

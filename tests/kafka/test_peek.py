@@ -1,4 +1,4 @@
-"""`peek`: the records that a consumer would get next, from a real broker."""
+"""`peek` shows the records that a consumer would get next, from a real broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server() -> Iterator[str]:
     with EmbeddedKafka() as kafka:
         create_topic(kafka.bootstrap_server, TOPIC, 3)
         records = [{**each, "timestamp": STARTED_MS + at * 1000} for at, each in enumerate(numbered(20))]
-        # All in one batch, which is compressed.
+        # All records in one compressed batch.
         write(kafka.bootstrap_server, TOPIC, *records, properties={"compression.type": "zstd", "linger.ms": 1000})
         yield kafka.bootstrap_server
 
@@ -46,7 +46,7 @@ def offsets(server: str, *options: str) -> list[int]:
     return [row["offset"] for row in rows(server, *options)]
 
 
-def test_the_next_records_from_an_offset_within_a_batch(server: str) -> None:
+def test_peek_from_an_offset_within_a_batch(server: str) -> None:
     found = rows(server, *PLACE, "--offset", "13", "--max-records", "2", "--values")
     assert [(row["offset"], row["key"], row["value"], row["timestamp_ms"]) for row in found] == [
         (13, "key-13", "value-13", STARTED_MS + 13_000),
@@ -58,7 +58,7 @@ def test_the_next_records_from_an_offset_within_a_batch(server: str) -> None:
     assert "value" not in row
 
 
-def test_from_a_time_and_the_latest(server: str) -> None:
+def test_peek_from_a_time_and_the_latest_records(server: str) -> None:
     assert offsets(server, *PLACE, "--at", "2026-01-01T00:00:16.500") == [17, 18, 19]
     assert offsets(server, *PLACE, "--latest", "--max-records", "3") == [17, 18, 19]
     assert offsets(server, *PLACE, "--latest", "--max-records", "50") == list(range(20))
@@ -66,7 +66,7 @@ def test_from_a_time_and_the_latest(server: str) -> None:
     assert (none.returncode, none.stderr) == (1, "orders-0: nothing to read from offset 20\n")
 
 
-def test_what_a_group_reads_next(server: str) -> None:
+def test_peek_at_what_a_group_reads_next(server: str) -> None:
     commit_offsets(server, "shop", {(TOPIC, 0): 18, (TOPIC, 1): 0})
     done = peek(server, "--group", "shop")
     assert done.returncode == 0
@@ -79,7 +79,7 @@ def test_what_a_group_reads_next(server: str) -> None:
     assert offsets(server, "--group", "shop", *PLACE, "--max-records", "1") == [18]
 
 
-def test_a_poison_pill_is_seen(server: str) -> None:
+def test_a_poison_pill_is_shown_safely(server: str) -> None:
     create_topic(server, "poisoned")
     hostile = "\x1b[2J\u202e"
     pill = {
@@ -88,8 +88,8 @@ def test_a_poison_pill_is_seen(server: str) -> None:
         "headers": [("trace", b"\xff"), (hostile, b"ok"), ("none", None)],
     }
     write(server, "poisoned", pill, {"key": None, "value": None}, {"key": "", "value": hostile})
-    place = ("--topic", "poisoned", "--partition", "0", "--offset", "0", "--values")
-    first, tombstone, empty = rows(server, *place)
+    position = ("--topic", "poisoned", "--partition", "0", "--offset", "0", "--values")
+    first, tombstone, empty = rows(server, *position)
     assert base64.b64decode(first["key"]) == pill["key"]
     assert base64.b64decode(first["value"]) == pill["value"]
     assert (first["key_encoding"], first["value_encoding"], first["value_size"]) == ("base64", "base64", 300)
@@ -101,16 +101,16 @@ def test_a_poison_pill_is_seen(server: str) -> None:
     names = ("key", "key_size", "value", "value_size", "value_encoding")
     assert [tombstone[name] for name in names] == [None] * 5
     assert [empty[name] for name in names] == ["", 0, hostile, len(hostile.encode()), "utf-8"]
-    text = peek(server, *place).stdout
+    text = peek(server, *position).stdout
     assert "base64:/wA= " in text
     assert "trace=base64:/w==, \\x1b[2J\\u202e=ok, none" in text
     assert "\x1b" not in text
     assert "…" in text  # the value of 300 bytes
-    csv = peek(server, *place, "--output", "csv").stdout
+    csv = peek(server, *position, "--output", "csv").stdout
     assert '"[{""name"": ""trace"", ""value"": ""/w=="", ""value_encoding"": ""base64""}' in csv
 
 
-def test_an_offset_outside_the_log_moves_nowhere(server: str) -> None:
+def test_an_offset_outside_the_log_is_an_error(server: str) -> None:
     create_topic(server, "trimmed")
     write(server, "trimmed", *numbered(10))
     admin = admin_client(server)
@@ -127,33 +127,33 @@ def test_an_offset_outside_the_log_moves_nowhere(server: str) -> None:
     assert (at_end.returncode, "nothing to read from offset 10" in at_end.stderr) == (1, True)
 
 
-def test_transactions(server: str) -> None:
+def test_isolation_levels_and_open_transactions(server: str) -> None:
     create_topic(server, "booked")
-    place = ("--topic", "booked", "--partition", "0")
+    position = ("--topic", "booked", "--partition", "0")
     with transaction(server, "aborts", "booked", *numbered(3)) as producer:
         producer.abort_transaction(30)
     with transaction(server, "commits", "booked", *numbered(2, 3)) as producer:
         producer.commit_transaction(30)
     await_end(server, ("booked", 0))
-    assert offsets(server, *place, "--offset", "0") == [4, 5]  # 3 and 6 are control records
-    assert offsets(server, *place, "--offset", "0", "--isolation-level", "read_uncommitted") == [0, 1, 2, 4, 5]
-    assert offsets(server, *place, "--latest", "--max-records", "2") == [4, 5]
+    assert offsets(server, *position, "--offset", "0") == [4, 5]  # 3 and 6 are control records
+    assert offsets(server, *position, "--offset", "0", "--isolation-level", "read_uncommitted") == [0, 1, 2, 4, 5]
+    assert offsets(server, *position, "--latest", "--max-records", "2") == [4, 5]
     with transaction(server, "stays-open", "booked", *numbered(2)) as producer:
         write(server, "booked", *numbered(1))
-        held = peek(server, *place, "--offset", "4")
-        assert [line.split()[2] for line in held.stdout.splitlines()[1:-1]] == ["4", "5"]
-        told = "booked-0: blocked by an open transaction from offset 7 to 10: "
-        assert (held.returncode, held.stderr.startswith(told)) == (0, True), held.stderr
-        nothing = peek(server, *place, "--offset", "7")
-        assert (nothing.returncode, nothing.stderr.startswith(told)) == (1, True)
-        assert offsets(server, *place, "--offset", "7", "--isolation-level", "read_uncommitted") == [7, 8, 9]
+        blocked = peek(server, *position, "--offset", "4")
+        assert [line.split()[2] for line in blocked.stdout.splitlines()[1:-1]] == ["4", "5"]
+        reason = "booked-0: blocked by an open transaction from offset 7 to 10: "
+        assert (blocked.returncode, blocked.stderr.startswith(reason)) == (0, True), blocked.stderr
+        nothing = peek(server, *position, "--offset", "7")
+        assert (nothing.returncode, nothing.stderr.startswith(reason)) == (1, True)
+        assert offsets(server, *position, "--offset", "7", "--isolation-level", "read_uncommitted") == [7, 8, 9]
         producer.abort_transaction(30)
     await_end(server, ("booked", 0))
-    assert offsets(server, *place, "--offset", "7") == [9]
+    assert offsets(server, *position, "--offset", "7") == [9]
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "reason"),
     [
         (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset."),
         (("--topic", "nowhere", "--partition", "0", "--latest"), 1, "Error: nowhere-0: UNKNOWN_TOPIC_OR_PARTITION"),
@@ -169,7 +169,9 @@ def test_transactions(server: str) -> None:
         (PLACE, 2, "give exactly one of"),
     ],
 )
-def test_what_is_not_there(server: str, options: tuple[str, ...], code: int, told: str) -> None:
+def test_unknown_names_and_wrong_options_are_errors(
+    server: str, options: tuple[str, ...], code: int, reason: str
+) -> None:
     done = peek(server, *options)
-    assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
     assert len(done.stderr.splitlines()) == 1 or code == 2

@@ -1,7 +1,7 @@
-"""Brokers that place groups otherwise than by Kafka's hash of now: every reader finds every group.
+"""If brokers do not place groups by Kafka's hash and the current partition count, every reader still finds every group.
 
-Redpanda's rule is played by records that are written where it would put them; a topic that grew, by Kafka's own
-broker, which goes on with the number of partitions of its start (KAFKA-7771).
+For Redpanda's rule, the tests write records where Redpanda would. For a topic that grew, they use Kafka's own broker,
+which keeps the partition count of its start (KAFKA-7771).
 """
 
 import json
@@ -46,28 +46,28 @@ def commit(kafka: EmbeddedKafka, offset: int, groups: list[str] = GROUPS) -> Non
 
 
 def write_as_redpanda(kafka: EmbeddedKafka, offset: int) -> None:
-    """Write commits and an empty classic group of each id where Redpanda would."""
+    """Write, for each group id, commits and an empty classic group to the partition that Redpanda would use."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"})
     for group in GROUPS:
         key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": 0}}
         data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 1}
-        told = {"protocolType": "consumer", "generation": 3, "protocol": None, "leader": None}
-        told |= {"currentStateTimestamp": 1, "members": []}
-        for each, value in ((key, data), ({"type": 2, "data": {"group": group}}, told)):
+        group_value = {"protocolType": "consumer", "generation": 3, "protocol": None, "leader": None}
+        group_value |= {"currentStateTimestamp": 1, "members": []}
+        for each, value in ((key, data), ({"type": 2, "data": {"group": group}}, group_value)):
             record = encode_record(each, {"version": 3, "data": value})
             producer.produce(OFFSETS_TOPIC, record[1], record[0], redpanda_partition_for(group, FEW))
     assert producer.flush(SECONDS) == 0
 
 
 def homes(runner: JobRunner) -> dict[str, int]:
-    """Where each group is at home, by all state tables alike."""
+    """Return the offsets partition of each group; all state tables must agree."""
     found = {}
     for name in STATE_TABLES:
-        own = {"in_coordinator_partition": [True]}
-        rows = Lookup(runner.tables).rows(name, ["group_id", "offsets_partition"], own, distinct=True)
+        in_its_partition = {"in_coordinator_partition": [True]}
+        rows = Lookup(runner.tables).rows(name, ["group_id", "offsets_partition"], in_its_partition, distinct=True)
         found[name] = {row["group_id"]: row["offsets_partition"] for row in rows}
         assert len(found[name]) == len(rows), "a group has two homes"
-    assert all(of_table.items() <= found["groups"].items() for of_table in found.values())
+    assert all(table_homes.items() <= found["groups"].items() for table_homes in found.values())
     return found["groups"]
 
 
@@ -76,7 +76,7 @@ def rule(runner: JobRunner) -> object:
     return found
 
 
-def told(runner: JobRunner, *arguments: str) -> list[Mapping[str, object]]:
+def answer_rows(runner: JobRunner, *arguments: str) -> list[Mapping[str, object]]:
     result = CliRunner().invoke(main, [*arguments, "--tables", runner.tables.root, "--output", "json"])
     assert result.exit_code in {0, 4}, result.output
     found: list[Mapping[str, object]] = json.loads(result.stdout)
@@ -84,21 +84,23 @@ def told(runner: JobRunner, *arguments: str) -> list[Mapping[str, object]]:
 
 
 def assert_readers_find(runner: JobRunner, offset: int) -> None:
-    assert {row["group"] for row in told(runner, "lag", "--all-groups")} == set(GROUPS)
-    assert {(row["group"], row["committed_offset"]) for row in told(runner, "offsets", "list")} >= {
+    assert {row["group"] for row in answer_rows(runner, "lag", "--all-groups")} == set(GROUPS)
+    assert {(row["group"], row["committed_offset"]) for row in answer_rows(runner, "offsets", "list")} >= {
         (group, offset) for group in GROUPS
     }
-    for row in told(runner, "coordinator", *(each for group in GROUPS for each in ("--group", group))):
+    for row in answer_rows(runner, "coordinator", *(each for group in GROUPS for each in ("--group", group))):
         assert row["offsets_partition"] == homes(runner)[str(row["group"])]
 
 
 @pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
-def test_a_log_of_redpandas(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites) -> None:
-    commit(kafka, 1, ["maker"])  # of the topic
+def test_groups_placed_by_redpandas_rule_are_found(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites
+) -> None:
+    commit(kafka, 1, ["maker"])  # creates the topic
     write_as_redpanda(kafka, 5)
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
     by_redpanda = {group: redpanda_partition_for(group, FEW) for group in GROUPS}
-    for offset in (5, 6):  # at the first load, and by a batch of the next job
+    for offset in (5, 6):  # by the first load, then by a batch of the next job
         write_as_redpanda(kafka, offset)
         runner.job(once=True, state_writes=engine).run()
         assert rule(runner) == "records"
@@ -110,7 +112,7 @@ def test_a_log_of_redpandas(spark: SparkSession, kafka: EmbeddedKafka, tmp_path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
-def test_a_topic_that_grew(
+def test_groups_are_found_before_and_after_brokers_learn_a_new_count(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SAMPLE_SECONDS", "PLACEMENT_SECONDS"):
@@ -123,7 +125,7 @@ def test_a_topic_that_grew(
         assert homes(runner) == before
         admin = admin_client(kafka.bootstrap_server)
         admin.create_partitions([NewPartitions(OFFSETS_TOPIC, MORE)])[OFFSETS_TOPIC].result(SECONDS)
-        commit(kafka, 2)  # by brokers that know of four partitions
+        commit(kafka, 2)  # brokers still count four partitions
         runner.await_(lambda: rule(runner) == "records" and is_applied(runner, before, 2))
         assert homes(runner) == before
         assert_readers_find(runner, 2)

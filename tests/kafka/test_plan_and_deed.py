@@ -1,4 +1,4 @@
-"""Between a plan and what is done by it a group may change: then it is left alone."""
+"""A group that changes between a plan and its execution is not touched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORDS = 20
 
 
 def create_topic(kafka: BrokerUnderTest, topic: str) -> None:
-    """Of two partitions with as many records each."""
+    """Create a topic of two partitions with equally many records."""
     admin = admin_client(kafka.bootstrap_server)
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_server}, logger=QUIET)
@@ -36,7 +36,7 @@ def create_topic(kafka: BrokerUnderTest, topic: str) -> None:
     assert producer.flush(SECONDS) == 0
 
 
-def test_a_group_that_changes_after_the_plan_is_left_alone(kafka: BrokerUnderTest, tmp_path: Path) -> None:
+def test_a_group_that_changes_after_the_plan_is_not_touched(kafka: BrokerUnderTest, tmp_path: Path) -> None:
     server, topic = kafka.bootstrap_server, "changing"
     create_topic(kafka, topic)
     commit_offsets(server, "quick", {(topic, 0): 1, (topic, 1): 1})
@@ -68,7 +68,7 @@ def test_the_deletion_of_a_group_can_be_undone(kafka: BrokerUnderTest, tmp_path:
     commit_offsets(server, "leaving", before)
     new_tables(tmp_path / "tables", cluster_id=MetadataCache(server).cluster_id())
     for command, committed in ((("groups", "delete", "--group", "leaving"), {}), (("offsets", "undo"), before)):
-        own = ("--bootstrap-server", server, "--tables", str(tmp_path / "tables"))
-        done = within(*command, "--execute", *own)
+        options = ("--bootstrap-server", server, "--tables", str(tmp_path / "tables"))
+        done = within(*command, "--execute", *options)
         assert done.returncode == 0, done.stderr
         assert fetch_offsets(server, "leaving") == committed

@@ -1,4 +1,4 @@
-"""Groups go from the classic protocol to KIP-848 and back on a broker, and what is told of their rebalances."""
+"""The rebalances of groups that change from the classic protocol to KIP-848 and back on a broker."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Passing = tuple[str, str, str]  # group, column, client
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_whoever_joins_and_leaves_is_told_once_and_never_too_early(tmp_path: Path, release: str) -> None:
+def test_each_join_and_leave_is_reported_once_and_never_too_early(tmp_path: Path, release: str) -> None:
     with EmbeddedKafka(release, properties=BROKER) as kafka:
         done = play(kafka.bootstrap_server, tmp_path, PAUSE)
         rows = history([*recorded(kafka.bootstrap_server)])
     rebalances = reader_of(write_tables(tmp_path, rows), datetime.now(UTC)).rows("rebalances")
-    told = [(passing, row["started_at"]) for row in rebalances for passing in _passings(row)]
-    asked = {passing: instant(each.at_ms) for each in done for passing in _passing(each)}
-    assert sorted(passing for passing, _ in told) == sorted(asked)
-    assert [passing for passing, at in told if at < asked[passing]] == []
+    reported = [(passing, row["started_at"]) for row in rebalances for passing in _passings(row)]
+    expected = {passing: instant(each.at_ms) for each in done for passing in _passing(each)}
+    assert sorted(passing for passing, _ in reported) == sorted(expected)
+    assert [passing for passing, at in reported if at < expected[passing]] == []
     durations = [row[name] for row in rebalances for name in ("sync_ms", "settle_ms", "commit_pause_ms")]
     assert min(each for each in durations if each is not None) >= 0
     assert all(row["sync_ms"] is not None for row in rebalances if row["group_type"] == "Classic")
@@ -41,7 +41,7 @@ def _passings(row: Mapping[str, Any]) -> Iterator[Passing]:
 
 
 def _passing(done: Done) -> Iterator[Passing]:
-    """Yield what is to be told: of static members, who take the place of others, only the first and the last."""
+    """Yield the expected changes. Of static members that replace each other, only the first and the last count."""
     group, act = done.group, done.act
     is_static = group.startswith("static")
     if not is_static or act.word == "times out" or (act.word == "joins" and act.client.endswith("1")):

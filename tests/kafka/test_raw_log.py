@@ -1,4 +1,4 @@
-"""Offsets that compaction took, told from markers and aborted records: asked of a broker, and read in its files."""
+"""Offsets that compaction removed are told apart from markers and aborted records, by the broker and by its files."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ from tests.kafka.partition_seven import GROUPS, commit, set_topic_config
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """A broker that cleans often, once the topic's segments become shorter."""
+    """A broker that cleans often once the topic has short segments."""
     with EmbeddedKafka(properties={"log.cleaner.backoff.ms": "100"}) as kafka:
         create_topics(admin_client(kafka.bootstrap_server))
         yield kafka
@@ -41,7 +41,7 @@ def log(spark: SparkSession, kafka: EmbeddedKafka) -> RawLog:
     return RawLog(Leaders(spark, cluster, {}), epochs)
 
 
-def end_of(kafka: EmbeddedKafka) -> int:
+def end_offset(kafka: EmbeddedKafka) -> int:
     return Cluster(kafka.bootstrap_server).partition_ends([7])[7].last_stable_offset
 
 
@@ -55,7 +55,7 @@ def offsets_in_files(kafka: EmbeddedKafka) -> set[int]:
     return found
 
 
-def some_of_everything(kafka: EmbeddedKafka) -> None:
+def write_all_kinds(kafka: EmbeddedKafka) -> None:
     places = [TopicPartition("orders", number, 1) for number in range(4)]
     for abort in (False, True, True):
         commit_in_transaction(kafka.bootstrap_server, GROUPS[0], places, abort=abort)
@@ -63,38 +63,40 @@ def some_of_everything(kafka: EmbeddedKafka) -> None:
 
 
 def test_markers_and_aborted_records_are_not_lost(log: RawLog, kafka: EmbeddedKafka) -> None:
-    some_of_everything(kafka)
-    end = end_of(kafka)
-    assert end > 3 * (4 + 1)  # records of each transaction, and a marker
+    write_all_kinds(kafka)
+    end = end_offset(kafka)
+    assert end > 3 * (4 + 1)  # the records and the marker of each transaction
     assert [log.lost_offsets({7: (start, end)}) for start in range(end + 1)] == [{7: 0}] * (end + 1)
     assert log.lost_offsets({7: (0, end), 8: (0, 0)}) == {7: 0, 8: 0}
 
 
-def test_a_leader_of_another_epoch_does_not_tell(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+def test_a_leader_of_another_epoch_gives_no_answer(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     cluster = Cluster(kafka.bootstrap_server)
     epoch = cluster.partition_ends([7])[7].coordinator_epoch
     assert epoch is not None
-    later = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
-    assert later.lost_offsets({7: (0, end_of(kafka))}) == {}
+    later_log = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
+    assert later_log.lost_offsets({7: (0, end_offset(kafka))}) == {}
 
 
-def test_what_compaction_took_is_lost(log: RawLog, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_compaction_removed_are_lost(
+    log: RawLog, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     set_topic_config(kafka, segment_ms="100", min_cleanable_dirty_ratio="0.01")
 
     def is_compacted() -> bool:
-        """Commit until segments are closed and cleaned; the files may change while they are read."""
-        some_of_everything(kafka)
-        end = end_of(kafka)
+        """Commit until segments are closed and cleaned. Files may change during the read."""
+        write_all_kinds(kafka)
+        end = end_offset(kafka)
         try:
             present = offsets_in_files(kafka)
         except (SegmentError, UsageError):
             return False
         lost = {start: len(set(range(start, end)) - present) for start in range(0, end, 7)}
-        told = {start: log.lost_offsets({7: (start, end)}).get(7) for start in lost}
-        return lost == told and lost[0] > 0
+        lost_by_broker = {start: log.lost_offsets({7: (start, end)}).get(7) for start in lost}
+        return lost == lost_by_broker and lost[0] > 0
 
     await_(is_compacted)
-    end = end_of(kafka)
+    end = end_offset(kafka)
     assert log.lost_offsets({7: (0, end), 8: (0, 1), 999: (0, 5)}).keys() == {7}
     monkeypatch.setattr(raw_log, "_FETCH_BYTES", 1)  # one batch at a time
     assert log.lost_offsets({7: (0, end)})[7] > 0

@@ -1,4 +1,4 @@
-"""The examples of README, tutorial and how-to pages work as they stand: in a folder, against a real broker."""
+"""The examples of README, tutorial and how-to pages work unchanged in a folder, against a real broker."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from testkit.live_logs import numbered, write
 from testkit.processes import offsetstream
 
 ROOT = Path(__file__).parents[2]
-# The other how-to pages have tests of their own.
+# Other how-to pages have their own tests.
 HOW_TO = ("ask", "change-offsets", "configure", "log-files", "python", "retention")
 PAGES = (ROOT / "README.md", ROOT / "docs/tutorial.md", *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO))
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of a language, in the order of the pages."""
+    """Return the code blocks of a language, in the order of the pages."""
     block = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
     return [each for page in PAGES for each in block.findall(page.read_text("utf-8"))]
 
@@ -46,17 +46,17 @@ def folder(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize(
-    "of_many_clusters",
+    "many_clusters",
     [pytest.param(False, id="one cluster"), pytest.param(True, id="many clusters", marks=pytest.mark.long)],
 )
-def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, of_many_clusters: bool) -> None:
+def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, many_clusters: bool) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    commands = [command for command in COMMANDS if ("clusters.toml" in command) == of_many_clusters]
+    commands = [command for command in COMMANDS if ("clusters.toml" in command) == many_clusters]
     assert len(commands) > 4
     for command in commands:
-        own = command.replace("localhost:9092", own_kafka.bootstrap_server)
+        localized = command.replace("localhost:9092", own_kafka.bootstrap_server)
         shown = subprocess.run(
-            shlex.split(own.replace("/var/lib/kafka/data", str(own_kafka.folder))),
+            shlex.split(localized.replace("/var/lib/kafka/data", str(own_kafka.folder))),
             cwd=folder,
             env=os.environ | {"PATH": path},
             capture_output=True,
@@ -70,8 +70,8 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, of_many_
 
 @pytest.mark.parametrize("example", PYTHON, ids=["notebook", "Arrow", "views", "thresholds", "SQL", "live"])
 def test_the_python_examples_work(own_kafka: EmbeddedKafka, folder: Path, example: str) -> None:
-    own = example.replace("localhost:9092", own_kafka.bootstrap_server)
-    shown = subprocess.run([sys.executable, "-c", own], cwd=folder, capture_output=True, text=True, check=False)
+    localized = example.replace("localhost:9092", own_kafka.bootstrap_server)
+    shown = subprocess.run([sys.executable, "-c", localized], cwd=folder, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "billing" in shown.stdout or "from the README" in shown.stdout
 

@@ -1,4 +1,4 @@
-"""What real brokers of each release do with logs that releases load differently (reference 5.11)."""
+"""Real brokers of each release load, or fail to load, the logs of reference 5.11 as declared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOADED = re.compile(r"Loaded (\w+) group (\S+) with")
 
 
 def _write(kafka: EmbeddedKafka) -> None:
-    """Write all cases; only this client may write to the topic, and the running coordinator does not look at it."""
+    """Write all cases. Only this client may write to the topic, and the running coordinator does not read it."""
     failed: list[str] = []
     settings = {"bootstrap.servers": kafka.bootstrap_server, "client.id": "__admin_client"}
     producer = Producer(settings | {"message.max.bytes": 2_000_000, "linger.ms": 200})
@@ -46,10 +46,10 @@ def _type(case: ReleaseCase, ended: dict[int, str], loaded: dict[str, str]) -> s
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_broker_loads_or_fails_as_declared(release: str) -> None:
     partitions = {case.partition for case in RELEASE_CASES}
-    assert len(partitions) == len(RELEASE_CASES)  # a load that fails takes all groups of its partition
+    assert len(partitions) == len(RELEASE_CASES)  # a failed load affects all groups of its partition
     with EmbeddedKafka(release) as kafka:
         create_topic(admin_client(kafka.bootstrap_server), "orders")
-        commit(kafka, 1)  # it makes the offsets topic
+        commit(kafka, 1)  # creates the offsets topic
         _write(kafka)
         before = len(kafka.logs(_ALL_LINES))
         kafka.restart()

@@ -1,4 +1,4 @@
-"""Loads and maintenance beside the running job: loads as asked for, seen by a reader, after the broker lost its log."""
+"""Loads and maintenance while the job runs: requested loads, concurrent readers, and logs that the broker lost."""
 
 import json
 import threading
@@ -43,14 +43,14 @@ def runner(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pyte
 
 
 def reload(runner: JobRunner, *options: str) -> str:
-    """What the command says."""
+    """Return the command's output."""
     done = offsetstream("reload", "--tables", runner.tables.root, *options)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
 class Reader:
-    """Reads partition 7 in a loop: what it sees must never be older, or less, than what it saw before."""
+    """Reads partition 7 in a loop. No read may return less, or older offsets, than the previous one."""
 
     def __init__(self, runner: JobRunner) -> None:
         self._runner = runner
@@ -58,7 +58,7 @@ class Reader:
         self.states: set[str] = set()
         self.wrong: list[str] = []
 
-    def read_all_the_time(self, ended: threading.Event) -> None:
+    def read_until(self, ended: threading.Event) -> None:
         before: dict[tuple[str, int], int] = {}
         while not ended.is_set():
             now, lookup = commits(self._runner), Lookup(self._runner.tables)
@@ -67,8 +67,8 @@ class Reader:
             ]
             groups = {row["group_id"] for row in lookup.rows("groups", ["group_id"], {"offsets_partition": [7]})}
             self.wrong += [f"no row of {group}" for group in GROUPS if group not in groups]
-            where = {"offsets_partition": [7]}
-            self.states |= {row["load_state"] for row in lookup.rows("offsets_partitions", ["load_state"], where)}
+            filters = {"offsets_partition": [7]}
+            self.states |= {row["load_state"] for row in lookup.rows("offsets_partitions", ["load_state"], filters)}
             self.reads += 1
             before = now
             ended.wait(0.02)
@@ -77,7 +77,7 @@ class Reader:
 @contextmanager
 def reading(runner: JobRunner) -> Iterator[Reader]:
     reader, ended = Reader(runner), threading.Event()
-    thread = threading.Thread(target=reader.read_all_the_time, args=(ended,))
+    thread = threading.Thread(target=reader.read_until, args=(ended,))
     thread.start()
     try:
         yield reader
@@ -93,8 +93,8 @@ def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: 
         with reading(runner) as reader:
             for offset in (1, 3):
                 commit(own_kafka, offset)
-                said = reload(runner, "--offsets-partition", "7")
-                assert said.endswith("Reloaded\n")
+                output = reload(runner, "--offsets-partition", "7")
+                assert output.endswith("Reloaded\n")
                 commit(own_kafka, offset + 1)
             runner.await_(lambda: commits(runner) == all_at(4))
     assert reader.reads > 10
@@ -107,7 +107,7 @@ def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: 
     assert len(found) == len(set(found)) == 5 * len(all_at(0))
 
 
-def test_without_a_job_the_next_one_does_it(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+def test_the_next_job_executes_a_requested_reload(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
     assert "the next one reloads 2 offsets partitions" in reload(
         runner, *["--offsets-partition", "7", "--offsets-partition", "8"]
     )
@@ -126,18 +126,18 @@ def short_retention(own_kafka: EmbeddedKafka) -> Iterator[None]:
     set_topic_config(own_kafka, delete_retention_ms="86400000")
 
 
-def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(
+def test_a_partition_that_was_behind_for_too_long_is_loaded_again(
     runner: JobRunner, own_kafka: EmbeddedKafka, short_retention: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tombstones may be gone by then: when the job was away, and when it is slow."""
+    """Tombstones may be gone if the job was stopped, and also if it is slow."""
     before = load_ids(runner)
     commit(own_kafka, 6)
     runner.run_once()
     assert commits(runner) == all_at(6)
     assert load_ids(runner) == before | {7: before[7] + 1}
-    assert "reading 1 offsets partitions again" in runner.said.getvalue()  # which took longer, too
+    assert "reading 1 offsets partitions again" in runner.said.getvalue()  # the load took longer, too
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
-    with runner.running(trigger="1 hour"):  # the first batch comes at once, with nothing in it
+    with runner.running(trigger="1 hour"):  # the first batch runs at once and is empty
         commit(own_kafka, 7)
         runner.await_(lambda: commits(runner) == all_at(7) and is_loaded(runner))
     assert load_ids(runner)[7] > before[7] + 1
@@ -145,7 +145,7 @@ def test_a_partition_that_was_behind_for_too_long_is_loaded_anew(
     assert len(found) == len(set(found)) == 8 * len(all_at(0))
 
 
-def test_a_load_that_failed_is_told_and_done_again(
+def test_a_failed_load_is_reported_and_repeated(
     runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reload(runner, "--offsets-partition", "7")
@@ -162,7 +162,7 @@ def test_a_load_that_failed_is_told_and_done_again(
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "load_state"))[7] == "FAILED"
     events = runner.rows("partition_events", "offsets_partition", "load_id", "event", "detail")
     assert (7, before + 1, "load failed", "No space left on device") in events
-    assert commits(runner) == all_at(7)  # the old state, until a load is whole
+    assert commits(runner) == all_at(7)  # the old state, until a load is complete
     runner.run_once()
     assert commits(runner) == all_at(8)
     assert load_ids(runner)[7] == before + 2
@@ -170,7 +170,7 @@ def test_a_load_that_failed_is_told_and_done_again(
     assert len(found) == len(set(found)) == 9 * len(all_at(0))
 
 
-def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
+def test_the_running_job_loads_a_log_that_the_broker_lost(
     runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 1.0)
@@ -191,10 +191,8 @@ def test_a_log_that_the_broker_lost_is_loaded_anew_by_the_running_job(
     assert len([row for row in found if row[:2] == (1, 7)]) == len(all_at(0))
 
 
-def test_a_log_that_was_cut_and_has_grown_past_what_was_applied_is_noticed(
-    runner: JobRunner, own_kafka: EmbeddedKafka
-) -> None:
-    """Its ends tell nothing: only the last applied record is another one."""
+def test_a_cut_log_that_grew_past_the_applied_offset_is_noticed(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
+    """The end offsets do not show it: only the last applied record differs."""
     lose_the_log(own_kafka)
     for offset in range(10, 13):
         commit(own_kafka, offset)
@@ -216,7 +214,7 @@ def test_a_restart_of_the_broker_is_no_new_log(runner: JobRunner, own_kafka: Emb
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 2
 
 
-def test_maintenance_beside_the_job_disturbs_nothing(
+def test_maintenance_does_not_disturb_the_running_job(
     runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SAMPLE_SECONDS", 0.5)
@@ -244,8 +242,8 @@ def test_maintenance_beside_the_job_disturbs_nothing(
         runner.await_(lambda: commits(runner) == all_at(999))
     thinned = [{row["table"]: row["rows_thinned"] for row in rows if row["rows_thinned"]} for rows in done]
     assert thinned == [{"offset_commits": 1}, {}]
-    kept = [row for row in runner.rows("offset_commits", "group_id", "record_offset") if row[0] == "of-long-ago"]
-    assert kept == [("of-long-ago", -40)]
+    kept_rows = [row for row in runner.rows("offset_commits", "group_id", "record_offset") if row[0] == "of-long-ago"]
+    assert kept_rows == [("of-long-ago", -40)]
     assert set(runner.rows("offsets_partitions", "history_complete_from_ms")) == {(horizon.timestamp() * 1000,)}
     found = runner.rows("offset_commits", "record_offset", "offsets_partition", "log_id")
     assert len(found) == len(set(found))

@@ -1,4 +1,4 @@
-"""A restart after the checkpoint or tables were lost, deleted or replaced by older ones: nothing else is different."""
+"""A restart gives the same tables after the checkpoint or tables were lost, deleted or replaced by older ones."""
 
 import shutil
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> CheckedJob:
-    """One job for all of them: each begins with the tables that the one before it left."""
+    """One job for all tests: each test starts with the tables that the previous one left."""
     create_topics(admin_client(own_kafka.bootstrap_server))
     made = CheckedJob(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     made.commit()
@@ -26,7 +26,7 @@ def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.
     return made
 
 
-def test_a_checkpoint_older_than_the_tables(job: CheckedJob, tmp_path: Path) -> None:
+def test_restart_with_a_checkpoint_older_than_the_tables(job: CheckedJob, tmp_path: Path) -> None:
     job.commit()
     assert job.run() == []
     shutil.copytree(job.runner.settings.checkpoint, tmp_path / "older")
@@ -39,7 +39,7 @@ def test_a_checkpoint_older_than_the_tables(job: CheckedJob, tmp_path: Path) -> 
     assert job.run() == []
 
 
-def test_tables_older_than_the_checkpoint(job: CheckedJob, tmp_path: Path) -> None:
+def test_restart_with_tables_older_than_the_checkpoint(job: CheckedJob, tmp_path: Path) -> None:
     tables = job.runner.tables.root
     shutil.copytree(tables, tmp_path / "older")
     job.commit()
@@ -51,19 +51,19 @@ def test_tables_older_than_the_checkpoint(job: CheckedJob, tmp_path: Path) -> No
 
 
 @pytest.mark.nightly
-def test_a_checkpoint_of_other_tables(job: CheckedJob, tmp_path: Path) -> None:
-    """Jobs of two sets of tables take checkpoints of one folder in turn, also numbers that the other one had."""
-    other = job.beside(tmp_path)
-    assert other.run() == []
+def test_restart_with_a_checkpoint_of_other_tables(job: CheckedJob, tmp_path: Path) -> None:
+    """Two jobs with their own tables use one checkpoint folder in turn, with numbers that the other one used too."""
+    other_job = job.beside(tmp_path)
+    assert other_job.run() == []
     checkpoints = Path(job.runner.settings.checkpoint)
     shutil.rmtree(checkpoints)
-    for each in (other, job, other, job):
+    for each in (other_job, job, other_job, job):
         each.commit()
         assert each.run() == []
 
 
 ALL = " ".join(all_schemas())
-# By table, or tables, that someone deletes: whether everything is loaded anew, and whether the history begins anew.
+# By deleted tables: whether all partitions are loaded again, and whether the history starts again.
 DELETED = {
     "committed_offsets": (True, False),
     "group_members": (True, False),
@@ -74,10 +74,10 @@ DELETED = {
     "topics partition_events": (False, False),
     "topic_partitions end_offsets cluster": (False, False),
     "history_ledger": (False, False),
-    ALL: (False, True),  # they are new ones, not someone's
+    ALL: (False, True),  # without any table the job starts from nothing
 }
 
-# Tables of which another one of their kind is tried sooner.
+# Tables for which a similar one is tested before the night.
 OTHERS, ALIKE = ("group_members", "offset_commits", "offsets_partitions"), pytest.mark.nightly
 
 
@@ -88,7 +88,7 @@ OTHERS, ALIKE = ("group_members", "offset_commits", "offsets_partitions"), pytes
         for names in DELETED
     ],
 )
-def test_deleted_tables_are_made_again(job: CheckedJob, names: str) -> None:
+def test_restart_recreates_deleted_tables(job: CheckedJob, names: str) -> None:
     before, since = len(job.runner.said.getvalue()), datetime.now(UTC)
     for name in names.split():
         shutil.rmtree(job.runner.tables.table(name))
@@ -96,8 +96,8 @@ def test_deleted_tables_are_made_again(job: CheckedJob, names: str) -> None:
         shutil.rmtree(job.runner.settings.checkpoint)
     job.commit()
     assert job.run() == []
-    said = job.runner.said.getvalue()[before:]
+    output = job.runner.said.getvalue()[before:]
     complete_from = [row[0] for row in job.runner.rows("offsets_partitions", "history_complete_from")]
-    is_told = f"Someone deleted {names}: all partitions are loaded again" in said
-    assert (is_told, min(complete_from) > since) == DELETED[names], said
-    assert ("The table history_ledger is missing: it is rebuilt" in said) == (names == "history_ledger")
+    is_reported = f"Someone deleted {names}: all partitions are loaded again" in output
+    assert (is_reported, min(complete_from) > since) == DELETED[names], output
+    assert ("The table history_ledger is missing: it is rebuilt" in output) == (names == "history_ledger")

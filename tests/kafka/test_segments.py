@@ -1,4 +1,4 @@
-"""`dump --files` of the segments that a real broker wrote, beside the topic itself, and Kafka's own DumpLogSegments."""
+"""`dump --files` of a real broker's segments equals the topic and Kafka's own DumpLogSegments."""
 
 import json
 import re
@@ -30,8 +30,8 @@ TOPIC = "segments"
 
 
 @contextmanager
-def an_open_transaction(server: str, group: str) -> Iterator[None]:
-    """Offsets that are neither committed nor aborted while the block runs."""
+def open_transaction(server: str, group: str) -> Iterator[None]:
+    """Keep a transaction with offsets open while the block runs."""
     consumer = Consumer({"bootstrap.servers": server, "group.id": group}, logger=QUIET)
     producer = Producer({"bootstrap.servers": server, "transactional.id": group}, logger=QUIET)
     producer.init_transactions(SECONDS)
@@ -81,33 +81,33 @@ def dump(*arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("version", "codec"), [(DEFAULT_VERSION, 0), (DEFAULT_VERSION, 3), ("3.9.2", 4)])
-def test_the_dump_of_segments_is_what_a_consumer_sees(version: str, codec: int) -> None:
-    settings = {"offsets.topic.compression.codec": str(codec)}  # none, lz4, zstd; the oracle's tests have all
+def test_the_dump_of_segments_equals_what_a_consumer_sees(version: str, codec: int) -> None:
+    settings = {"offsets.topic.compression.codec": str(codec)}  # none, lz4, zstd; the oracle's tests cover all codecs
     with EmbeddedKafka(version, properties=settings) as kafka:
         server = kafka.bootstrap_server
         fill(server)
-        with an_open_transaction(server, "open"):
+        with open_transaction(server, "open"):
             expected = topic_as_a_consumer_sees_it(server)
             lines = dump("--files", str(kafka.folder), "--format", "json")
             everything = batches_in(kafka.folder)
     assert [(line["partition"], line["offset"]) for line in lines] == sorted(expected)
     records = {(number, r.offset): r for number, log in everything.items() for each in log for r in each.records}
     for line in lines:
-        place = (line["partition"], line["offset"])
-        record = records[place]
-        assert (record.timestamp_ms, record.key, record.value) == expected[place]
+        position = (line["partition"], line["offset"])
+        record = records[position]
+        assert (record.timestamp_ms, record.key, record.value) == expected[position]
         assert line["timestamp"] == record.timestamp_ms
         assert "error" not in line
-    # Three commits of every third ledger and the open one are not seen; markers never are.
+    # Consumers do not see the three commits of each aborted and of the open ledger, nor any marker.
     hidden = [each for log in everything.values() for each in log if each.is_transactional and not each.is_control]
     assert sum(len(each.records) for each in hidden) == 4 * 3 + 1
     assert len([line for line in lines if line["key"]["data"].get("group", "").startswith("ledger")]) == 2 * 3
     assert sum(each.is_control for log in everything.values() for each in log) == 4
 
 
-def test_batches_are_those_of_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> None:
+def test_batches_equal_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> None:
     fill(own_kafka.bootstrap_server)
-    own_kafka.restart()  # another leader epoch, and snapshots beside the segments
+    own_kafka.restart()  # gives another leader epoch, and snapshots next to the segments
     partitions = [each for each in find_partitions([own_kafka.folder]) if each.segments[0].size]
     files = ",".join(str(each.segments[0].path) for each in partitions)
     printed = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", files, "--print-data-log"])
@@ -140,10 +140,10 @@ def _record_line(record: LogRecord) -> tuple[str, ...]:
     return tuple(map(str, [record.offset, record.timestamp_ms, *sizes]))
 
 
-def test_a_replay_of_segments_is_that_of_their_lines(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_replay_of_segments_equals_a_replay_of_their_dump(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
     commit_plainly(own_kafka.bootstrap_server, {"replayed": [TopicPartition(TOPIC, 1, 41, "a note")]})
     lines = tmp_path / "lines"
-    with an_open_transaction(own_kafka.bootstrap_server, "replayed-open"):
+    with open_transaction(own_kafka.bootstrap_server, "replayed-open"):
         dump("--files", str(own_kafka.folder), "--format", "records", "--file", str(lines))
         for coordinator in ("new", "classic"):
             results = [

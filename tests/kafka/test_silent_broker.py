@@ -1,4 +1,4 @@
-"""A broker that has fallen silent, with its connections open: the next question goes to another one."""
+"""If a broker falls silent with open connections, the next request goes to another broker."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture
-def silence(kafka: EmbeddedKafka) -> Iterator[Callable[[], None]]:
-    """Makes a broker fall silent until the test ends."""
+def silence_broker(kafka: EmbeddedKafka) -> Iterator[Callable[[], None]]:
+    """Return a function that makes a broker fall silent until the test ends."""
     admin = admin_client(kafka.bootstrap_server)
     await_(lambda: len(admin.list_topics(timeout=SECONDS).brokers) == 3)
     pid = kafka.pids[SILENT]
@@ -41,52 +41,55 @@ def silence(kafka: EmbeddedKafka) -> Iterator[Callable[[], None]]:
     os.kill(pid, signal.SIGCONT)
 
 
-def test_another_broker_tells_of_topics(kafka: EmbeddedKafka, silence: Callable[[], None]) -> None:
-    """Which one a client asks first is chance; so there are some."""
+def test_another_broker_answers_for_topics(kafka: EmbeddedKafka, silence_broker: Callable[[], None]) -> None:
+    """The first broker of a client is random, so the test uses several clients."""
     clusters = [Cluster(kafka.bootstrap_server) for _ in range(CLIENTS)]
     known = [cluster.topics() for cluster in clusters]
     assert {TOPIC} == {topic.name for topics in known for topic in topics}
-    silence()
+    silence_broker()
     for cluster, topics in zip(clusters, known, strict=True):
         assert cluster.topics() == topics
         assert cluster.hidden_topics([TOPIC]) == frozenset()
 
 
 @pytest.mark.nightly
-def test_another_broker_tells_where_logs_end(kafka: EmbeddedKafka, silence: Callable[[], None]) -> None:
+def test_another_broker_answers_for_end_offsets(kafka: EmbeddedKafka, silence_broker: Callable[[], None]) -> None:
     clusters = [LogEnds(kafka.bootstrap_server) for _ in range(CLIENTS)]
     known = [cluster.ends({TOPIC: None}, {}) for cluster in clusters]
-    silence()
+    silence_broker()
     assert [cluster.ends({TOPIC: None}, {}) for cluster in clusters] == known
     assert set(known[0]) == {TopicPartitionKey(TOPIC, 0)}
 
 
-class Asking(Cluster):
-    """Counts how often it turned to another broker."""
+class CountingCluster(Cluster):
+    """Counts how often the client switches to another broker."""
 
-    turned = 0
+    switches = 0
 
     def _renew(self) -> None:
-        self.turned += 1
+        self.switches += 1
         super()._renew()
 
 
-def test_once_it_is_to_stop_no_other_broker_is_asked(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job whose brokers had all gone ended 75 seconds after its signal: it asked others, and then asked on."""
+def test_a_stopping_client_tries_no_other_broker(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: without any broker, a job ended only 75 seconds after its signal, because it kept trying others."""
     monkeypatch.setattr(connection, "TIMEOUT", 6.0)
     stop = threading.Event()
-    going_on, stopping = Asking(kafka.bootstrap_server), Asking(kafka.bootstrap_server, is_stopped=stop.is_set)
-    for cluster in (going_on, stopping):
+    running, stopping = (
+        CountingCluster(kafka.bootstrap_server),
+        CountingCluster(kafka.bootstrap_server, is_stopped=stop.is_set),
+    )
+    for cluster in (running, stopping):
         cluster.topic_id(TOPIC)
     stop.set()
     for pid in kafka.pids.values():
         os.kill(pid, signal.SIGSTOP)
     try:
-        for cluster in (going_on, stopping):
-            for question in (cluster.leaders, cluster.topic_id):
+        for cluster in (running, stopping):
+            for query in (cluster.leaders, cluster.topic_id):
                 with pytest.raises(UnreachableError):
-                    question(TOPIC)
+                    query(TOPIC)
     finally:
         for pid in kafka.pids.values():
             os.kill(pid, signal.SIGCONT)
-    assert (going_on.turned, stopping.turned) == (2, 0)
+    assert (running.switches, stopping.switches) == (2, 0)

@@ -1,8 +1,8 @@
 """The view `time_lag` against the timestamps of the records themselves, with steady, bursty and idle producers.
 
-Samples are taken each ten seconds, as by default. What lies between two samples is interpolated; where a burst begins
-or ends, where who is behind stays longest, between the times of its records. Who had read all that was there when the
-ends were sampled has caught up, as of then.
+Samples are ten seconds apart, the default. Between two samples the view interpolates. At the start and end of a
+burst, where groups that are behind stay longest, it interpolates between record times. A group that had read all
+records at the time of the sample has caught up as of that time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tests.kafka.jobs import JobRunner
 pytestmark = pytest.mark.nightly
 
 SAMPLE_SECONDS, RUN_SECONDS, LOOK_SECONDS = 10.0, 300.0, 2.0
-LATE_SECONDS = 5.0  # a busy machine's samples come late
+LATE_SECONDS = 5.0  # on a busy machine samples are late
 KINDS = ("steady", "bursty", "idle")  # a partition each
 BEHIND = (1, 6, 15, 30, 60)  # seconds that a group is behind, a group each
 TOPIC = "events"
 
 
 class Answer(NamedTuple):
-    """What the view said of one committed offset, the truth of when the ends were sampled, and of now; seconds."""
+    """The view's time lag of a committed offset, the true one at the sample's time, and the true one now (seconds)."""
 
     kind: str
     method: str
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Producers:
-    """Writes records and remembers when each was written: `times[partition][offset]`, in milliseconds."""
+    """Writes records and keeps the time of each: `times[partition][offset]`, in milliseconds."""
 
     def __init__(self, server: str, seed: int) -> None:
         self.times: list[list[int]] = [[] for _ in KINDS]
@@ -62,7 +62,7 @@ class Producers:
         while not stop.wait(self._random.expovariate(20)):
             now = time.monotonic()
             self._produce(0, self._random.randrange(1, 6))
-            if now > quiet_ends:  # a new burst, and the quiet after it
+            if now > quiet_ends:  # a new burst, then a quiet time
                 burst_ends = now + self._random.uniform(20, 60)
                 quiet_ends = burst_ends + self._random.uniform(20, 60)
             if now < burst_ends:
@@ -115,7 +115,7 @@ def commit_behind(server: str, producers: Producers) -> None:
     )
 
 
-def looked_up(runner: JobRunner, producers: Producers) -> Iterator[Answer]:
+def look_up(runner: JobRunner, producers: Producers) -> Iterator[Answer]:
     now = datetime.now(UTC)
     clock = {"clock": f"SELECT TIMESTAMPTZ '{now}' AS now_at, TIMESTAMPTZ '{now - timedelta(days=1)}' AS since_at"}
     for row in ViewReader(runner.tables, clock).rows("time_lag", {"topic": [TOPIC]}):
@@ -123,22 +123,23 @@ def looked_up(runner: JobRunner, producers: Producers) -> Iterator[Answer]:
         written = times[offset] / 1000 if offset < len(times) else now.timestamp()
         true = max(0.0, now.timestamp() - written)
         has_caught_up = row["method"] == "caught up" and written > row["sampled_at"].timestamp()
-        as_of_then = 0.0 if has_caught_up else true
-        yield Answer(KINDS[row["partition"]], row["method"], row["time_lag_seconds"], as_of_then, true)
+        true_at_sample = 0.0 if has_caught_up else true
+        yield Answer(KINDS[row["partition"]], row["method"], row["time_lag_seconds"], true_at_sample, true)
 
 
 def is_sampled(runner: JobRunner, producers: Producers) -> bool:
-    methods = [each.method for each in looked_up(runner, producers)]
+    methods = [each.method for each in look_up(runner, producers)]
     return len(methods) == len(KINDS) * len(BEHIND) and "no sample" not in methods
 
 
-def told(name: str, answers: list[Answer]) -> str:
+def summary(name: str, answers: list[Answer]) -> str:
     errors = sorted(abs(each.said - each.true) for each in answers)
-    of_now = sorted(abs(each.said - each.true_now) for each in answers)
+    errors_now = sorted(abs(each.said - each.true_now) for each in answers)
     return (
         f"{name:12} {len(errors):5} answers, |error| median {median(errors):.2f} s, "
         f"95th percentile {quantiles(errors, n=20)[-1]:.2f} s, largest {errors[-1]:.2f} s; "
-        f"with what came since the sample {median(of_now):.2f}, {quantiles(of_now, n=20)[-1]:.2f}, {of_now[-1]:.2f} s"
+        f"with what came since the sample {median(errors_now):.2f}, {quantiles(errors_now, n=20)[-1]:.2f}, "
+        f"{errors_now[-1]:.2f} s"
     )
 
 
@@ -156,13 +157,13 @@ def test_time_lag_is_the_age_of_the_next_record(spark: SparkSession, tmp_path: P
             ends = time.monotonic() + RUN_SECONDS
             while time.monotonic() < ends:
                 commit_behind(server, producers)
-                answers += looked_up(runner, producers)
+                answers += look_up(runner, producers)
                 time.sleep(LOOK_SECONDS)
     numbers = [each for each in answers if each.method in ("caught up", "interpolated")]
     older = [each for each in answers if each.method == "at least"]
     for kind in KINDS:
-        print(told(kind, [each for each in numbers if each.kind == kind]))
-    print(told("all", numbers), f"; at least: {len(older) / len(answers):.1%}")
+        print(summary(kind, [each for each in numbers if each.kind == kind]))
+    print(summary("all", numbers), f"; at least: {len(older) / len(answers):.1%}")
     errors = [abs(each.said - each.true) for each in numbers]
     assert len(numbers) + len(older) == len(answers)
     assert len(answers) > 500

@@ -1,4 +1,4 @@
-"""Kafka's own tools, against the broker of the session."""
+"""Kafka's own tools work with the broker of the test session."""
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -13,7 +13,7 @@ from testkit.waiting import SECONDS
 from tests.kafka.admin_answers import committed_offsets
 
 
-def test_offsets_are_deleted_by_kafkas_own_tool(kafka: BrokerUnderTest) -> None:
+def test_kafkas_own_tool_deletes_offsets(kafka: BrokerUnderTest) -> None:
     admin = admin_client(kafka.bootstrap_server)
     topic, group = "tools-topic", "tools-group"
     admin.create_topics([NewTopic(topic, 2)])[topic].result(SECONDS)
@@ -32,7 +32,7 @@ def test_offsets_are_deleted_by_kafkas_own_tool(kafka: BrokerUnderTest) -> None:
         (["--nonsense"], "nonsense is not a recognized option"),
     ],
 )
-def test_a_tool_that_fails_is_quoted(kafka: BrokerUnderTest, arguments: list[str], words: str) -> None:
+def test_the_error_of_a_failed_tool_is_quoted(kafka: BrokerUnderTest, arguments: list[str], words: str) -> None:
     with pytest.raises(ClusterError, match=f"ConsumerGroupCommand .*{words}") as raised:
         run_tool(CONSUMER_GROUPS, ["--bootstrap-server", kafka.bootstrap_server, *arguments])
     assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""`topics describe`: what a real cluster tells of its topics, as Kafka's own tool tells it, and who reads them."""
+"""`topics describe` shows a real cluster's topics as Kafka's own tool does, and the groups that read them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def server() -> Iterator[str]:
 
 
 def described(server: str, *options: str, tables: Path | None = None) -> Done:
-    place = () if tables is None else ("--tables", str(tables))
-    return within("topics", "describe", "--bootstrap-server", server, *place, *options)
+    table_options = () if tables is None else ("--tables", str(tables))
+    return within("topics", "describe", "--bootstrap-server", server, *table_options, *options)
 
 
 def rows(server: str, *options: str, tables: Path | None = None) -> list[dict[str, Any]]:
@@ -44,13 +44,13 @@ def rows(server: str, *options: str, tables: Path | None = None) -> list[dict[st
     return found
 
 
-def tables_of(folder: Path, cluster_id: str) -> Path:
+def write_tables(folder: Path, cluster_id: str) -> Path:
     new_tables(folder, cluster_id=cluster_id)
     return folder
 
 
-def of_tool(server: str) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
-    """What kafka-topics tells: topic id, leader, replicas and in-sync replicas of each partition."""
+def rows_of_tool(server: str) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
+    """Return topic id, leader, replicas and in-sync replicas of each partition from kafka-topics."""
     printed = run_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", server, "--describe"])
     ids = dict(re.findall(r"Topic: (\S+)\s+TopicId: (\S+)", printed))
     found = {}
@@ -62,16 +62,16 @@ def of_tool(server: str) -> dict[tuple[str, int], tuple[str, int | None, list[in
     return found
 
 
-def as_tool(found: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
+def in_tool_format(found: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[str, int | None, list[int], list[int]]]:
     return {
         (row["topic"], row["partition"]): (row["topic_id"], row["leader"], row["replicas"], row["in_sync_replicas"])
         for row in found
     }
 
 
-def test_it_is_what_kafkas_own_tool_tells(server: str) -> None:
+def test_topics_describe_equals_kafkas_own_tool(server: str) -> None:
     found = rows(server)
-    assert as_tool(found) == of_tool(server)
+    assert in_tool_format(found) == rows_of_tool(server)
     assert {row["topic"] for row in found} >= set(TOPICS)
     ends = {
         row["partition"]: (row["log_start_offset"], row["log_end_offset"]) for row in found if row["topic"] == "orders"
@@ -81,11 +81,13 @@ def test_it_is_what_kafkas_own_tool_tells(server: str) -> None:
     assert {row["groups"] for row in found} == {None}
 
 
-def test_the_groups_that_read_it(server: str, tmp_path: Path) -> None:
-    tables = tables_of(tmp_path / "tables", Cluster(server).cluster_id())
-    place = {"topic": "orders", "offsets_partition": 0, "committed_offset": 1, "in_coordinator_partition": True}
+def test_groups_that_read_a_topic_are_listed(server: str, tmp_path: Path) -> None:
+    tables = write_tables(tmp_path / "tables", Cluster(server).cluster_id())
+    table_options = {"topic": "orders", "offsets_partition": 0, "committed_offset": 1, "in_coordinator_partition": True}
     groups = [("billing", 1), ("search", 1), ("audit", 1), ("mail", 1), ("billing", 2)]
-    append_rows(tables, "committed_offsets", [place | {"group_id": group, "partition": at} for group, at in groups])
+    append_rows(
+        tables, "committed_offsets", [table_options | {"group_id": group, "partition": at} for group, at in groups]
+    )
     found = rows(server, "--topic", "orders", tables=tables)
     assert [row["groups"] for row in found] == [[], ["audit", "billing", "mail", "search"], ["billing"]]
     text = described(server, "--topic", "orders", tables=tables).stdout.splitlines()
@@ -96,19 +98,19 @@ def test_the_groups_that_read_it(server: str, tmp_path: Path) -> None:
     )
     assert described(server, tables=tables).stderr.startswith("STALE: nothing is known of the last ")
     assert described(server, "--max-age", "none", tables=tables).stderr == ""
-    refused = described(server, tables=tables_of(tmp_path / "other", "another"))
+    refused = described(server, tables=write_tables(tmp_path / "other", "another"))
     assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
     assert described(server, tables=tmp_path / "none").returncode == 1
 
 
-def test_a_transaction_holds_back(server: str) -> None:
+def test_an_open_transaction_is_shown(server: str) -> None:
     with transaction(server, "open", "payments", *numbered(2)) as producer:
         (row,) = rows(server, "--topic", "payments")
         assert (row["last_stable_offset"], row["log_end_offset"]) == (0, 2)
         producer.abort_transaction(30)
 
 
-def test_as_text_without_tables(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_text_output_works_without_tables(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     done = described(server, "--topic", "orders")
     lines = done.stdout.splitlines()
@@ -117,12 +119,12 @@ def test_as_text_without_tables(server: str, monkeypatch: pytest.MonkeyPatch, tm
     assert "the groups that read them are unknown: there are no tables; as of" in lines[-1]
 
 
-def test_what_is_not_there(server: str) -> None:
+def test_unknown_topics_are_errors(server: str) -> None:
     done = described(server, "--topic", "nowhere", "--topic", "payments")
     assert (done.returncode, done.stderr) == (1, "Error: topic 'nowhere' is not there\n")
     assert "payments" in done.stdout
     create_topic(server, "deleted")
-    admin = admin_client(server)  # without a name it would be gone before its answer is here
+    admin = admin_client(server)  # a variable keeps it alive until its answer arrives
     admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
     assert described(server, "--topic", "deleted").returncode == 1
     assert within("topics", "describe").returncode == 2

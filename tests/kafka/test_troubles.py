@@ -1,4 +1,4 @@
-"""Designed troubles among groups that are well: at each look a verdict is what the script did, or less."""
+"""Designed troubles among healthy groups: at no time does a verdict report more than what the script did."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
 
-PARTITIONS, HELD_PARTITION = 50, 20  # of none of the others
+PARTITIONS, BLOCKED_PARTITION = 50, 20  # which no other group uses
 TOPICS = ("busy", "ledger", "marked", "inventory", "kept", "left", "small", "renewed")
 NAMES = (f"behind-{number}" for number in range(2000))
-HELD = [name for name in NAMES if partition_for(name, PARTITIONS) == HELD_PARTITION][:10]
+BLOCKED = [name for name in NAMES if partition_for(name, PARTITIONS) == BLOCKED_PARTITION][:10]
 WAITING = [f"reads-committed-{number}" for number in range(6)]
-WELL = [f"well-{number}" for number in range(10)]
+HEALTHY = [f"well-{number}" for number in range(10)]
 RENEWED = [f"renewed-{number}" for number in range(4)]
-GUEST_SECONDS = 4  # for which it stays
+GUEST_SECONDS = 4  # how long the guest stays
 CAUSES = {"the open transaction offsets-writer-3": 10, "the open transaction ledger-writer-7": 6}
-# What the script does to each group, in the words of `groups status`.
+# The verdict that `groups status` must finally give each group.
 EXPECTED = {
-    **dict.fromkeys(HELD, "blocked"),
+    **dict.fromkeys(BLOCKED, "blocked"),
     **dict.fromkeys(WAITING, "waiting"),
-    **dict.fromkeys((*WELL, *RENEWED), "ok"),
+    **dict.fromkeys((*HEALTHY, *RENEWED), "ok"),
     "flapping": "unstable",
     "of-inventory": "unknown",
     "left-alone": "dead",
@@ -50,12 +50,12 @@ EXPECTED = {
     "marker": "ok",
     "moved-on": "abandoned",
 }
-# What each may be called on the way there: of what has just begun nothing is known yet, or nothing is wrong.
+# Verdicts allowed before that: soon after a trouble starts, nothing is known yet, or nothing is wrong yet.
 ON_THE_WAY = {"ok", "unknown", "catching up"}
 
 
 class Crowd:
-    """Consumers that read and commit what they have read, all in one thread."""
+    """Consumers that read and commit, all in one thread."""
 
     def __init__(self, bootstrap_server: str) -> None:
         self._bootstrap_server = bootstrap_server
@@ -106,7 +106,7 @@ class Crowd:
 
 @contextmanager
 def repeated(step: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Do a step again and again in a thread of its own."""
+    """Repeat a step in a separate thread."""
     ended = threading.Event()
 
     def work() -> None:
@@ -131,7 +131,7 @@ def produce(kafka: EmbeddedKafka, topic: str, count: int) -> None:
 
 @contextmanager
 def transaction(kafka: EmbeddedKafka, transactional_id: str) -> Iterator[Producer]:
-    """A transaction that is open for as long as the context lasts."""
+    """Keep a transaction open while the context lasts."""
     config = {"bootstrap.servers": kafka.bootstrap_server, "transactional.id": transactional_id}
     producer = Producer({**config, "transaction.timeout.ms": 900_000}, logger=QUIET)
     producer.init_transactions(SECONDS)
@@ -155,10 +155,10 @@ def statuses(runner: JobRunner) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in ViewReader(runner.tables).rows("group_status")}
 
 
-def begin(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStack) -> None:
-    """Do everything to the groups that needs no time."""
+def start_troubles(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStack) -> None:
+    """Start all troubles that need no time to develop."""
     bootstrap_server, admin = kafka.bootstrap_server, admin_client(kafka.bootstrap_server)
-    for group in (*HELD, *WELL):
+    for group in (*BLOCKED, *HEALTHY):
         crowd.join(group, "busy")
     for group in WAITING:
         crowd.join(group, "ledger", **{"isolation.level": "read_committed"})
@@ -172,7 +172,7 @@ def begin(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStac
         {
             "of-inventory": [TopicPartition("inventory", 0, 10)],
             "beyond": [TopicPartition("small", 0, 500)],
-            "marker": [TopicPartition("marked", 0, 1)],  # the record is read, and the marker is at 1
+            "marker": [TopicPartition("marked", 0, 1)],  # the group has read the record; the marker is at 1
             **{group: [TopicPartition("renewed", 0, 0)] for group in RENEWED},
         },
     )
@@ -182,7 +182,7 @@ def begin(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStac
     produce(kafka, "left", 10)
     admin.delete_topics(["inventory", "renewed"])["renewed"].result(SECONDS)
     writer = stack.enter_context(transaction(kafka, "offsets-writer-3"))
-    nobody = Consumer({"bootstrap.servers": bootstrap_server, "group.id": HELD[0]}, logger=QUIET)
+    nobody = Consumer({"bootstrap.servers": bootstrap_server, "group.id": BLOCKED[0]}, logger=QUIET)
     writer.send_offsets_to_transaction([TopicPartition("kept", 0, 1)], nobody.consumer_group_metadata(), SECONDS)
     close(nobody)
     ledger = stack.enter_context(transaction(kafka, "ledger-writer-7"))
@@ -193,8 +193,8 @@ def begin(kafka: EmbeddedKafka, crowd: Crowd, runner: JobRunner, stack: ExitStac
     commit_plainly(bootstrap_server, {group: [TopicPartition("renewed", 0, 0)] for group in RENEWED})
 
 
-def accused(rows: dict[str, dict[str, Any]]) -> list[str]:
-    """Those that are called what the script did not do to them."""
+def wrong_verdicts(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the groups whose verdict is not among the allowed ones."""
     return [
         f"{group} is {row['verdict']}, not {EXPECTED[group]}: {row['verdict_reason']}"
         for group, row in rows.items()
@@ -202,35 +202,35 @@ def accused(rows: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def test_each_trouble_is_named_and_nobody_else_is_accused(
+def test_each_trouble_is_reported_and_no_healthy_group_is(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     commit_plainly(kafka.bootstrap_server, {"left-alone": [TopicPartition("small", 0, 3)]})
     runner.run_once()
     append_rows(Path(runner.tables.root), "thresholds", [{"group_id": "left-alone", "window_seconds": 60}])
-    crowd, looks = Crowd(kafka.bootstrap_server), []
+    crowd, wrong_at_each_query = Crowd(kafka.bootstrap_server), []
     with crowd.at_work(), runner.running(sample_interval=2), ExitStack() as stack:
         stack.enter_context(repeated(lambda: produce(kafka, "busy", 1), 1))
         stack.enter_context(repeated(lambda: produce(kafka, "ledger", 1), 1))
-        begin(kafka, crowd, runner, stack)
+        start_troubles(kafka, crowd, runner, stack)
         crowd.join("flapping", "kept", **{"client.id": "steady"})
         deadline = time.monotonic() + 2 * SECONDS
-        while (found := statuses(runner)) and {group: row["verdict"] for group, row in found.items()} != EXPECTED:
-            looks.append(accused(found))
+        while (by_group := statuses(runner)) and {group: row["verdict"] for group, row in by_group.items()} != EXPECTED:
+            wrong_at_each_query.append(wrong_verdicts(by_group))
             assert time.monotonic() < deadline, [
-                row for group, row in found.items() if row["verdict"] != EXPECTED[group]
+                row for group, row in by_group.items() if row["verdict"] != EXPECTED[group]
             ]
             guest = crowd.join("flapping", "kept", **{"client.id": "guest"})
             time.sleep(GUEST_SECONDS)
             crowd.leave(guest)
         shown = CliRunner().invoke(main, ["groups", "status", "--tables", runner.tables.root], catch_exceptions=False)
-    assert [each for each in looks if each] == []
-    causes = Counter(row["cause"] for row in found.values() if row["cause"])
+    assert [each for each in wrong_at_each_query if each] == []
+    causes = Counter(row["cause"] for row in by_group.values() if row["cause"])
     assert causes.items() >= CAUSES.items()
     for cause, number in CAUSES.items():
         name = cause.removeprefix("the open transaction ")
         ends_it = f"'kafka-transactions.sh forceTerminateTransaction --transactionalId {name}' ends it"
         assert f"{number} groups: {cause}; {ends_it}" in shown.stderr.splitlines()
-    assert "deleted with the topic inventory" in found["of-inventory"]["verdict_reason"]
+    assert "deleted with the topic inventory" in by_group["of-inventory"]["verdict_reason"]
     assert shown.exit_code == 4

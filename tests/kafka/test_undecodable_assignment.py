@@ -1,4 +1,4 @@
-"""A group whose leader assigned bytes that are no assignment: `verify` names it, and compares the others."""
+"""A group has an undecodable assignment from its leader: `verify` names it and compares the others."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.long
 BROKEN = {"too-short": b"\0", "of-version-minus-1": b"\xff\xff"}
 
 
-def test_others_are_compared_and_that_group_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_verify_names_the_group_and_compares_the_others(spark: SparkSession, tmp_path: Path) -> None:
     with EmbeddedKafka() as kafka:
         server = kafka.bootstrap_server
         create_topic(server, "orders")
         commit_plainly(server, {name: [TopicPartition("orders", 0, 4)] for name in ("one", "two", "three", "four")})
         produce(server, ((partition_for(name, 50), *record(name, each)) for name, each in BROKEN.items()))
-        kafka.restart()  # coordinators read the log when they begin
+        kafka.restart()  # coordinators read the log when they start
         runner = JobRunner(spark, server, tmp_path)
         runner.run_once()
         done = within("verify", "--bootstrap-server", server, "--tables", runner.tables.root, "--settle", "0")

@@ -1,4 +1,4 @@
-"""What `verify` asks a cluster that changes between two of its questions."""
+"""`verify` handles a cluster that changes between two of its queries."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def delete(kafka: BrokerUnderTest, group: str) -> None:
 
 
 class Interrupted(Cluster):
-    """Something happens once between the answers for one kind of end and the next."""
+    """Changes something once between the queries for two kinds of end offsets."""
 
     happen: Callable[[], object] | None = None
 
@@ -58,25 +58,25 @@ class Interrupted(Cluster):
         return found
 
 
-def test_a_commit_between_two_questions_is_no_open_transaction(kafka: BrokerUnderTest) -> None:
+def test_a_commit_between_two_queries_is_no_open_transaction(kafka: BrokerUnderTest) -> None:
     cluster = Interrupted(kafka.bootstrap_server, {})
     commit(kafka, STAYS)
     number = partition_for(STAYS, len(cluster.topic_partitions()))
     applied = cluster.partition_ends([number])[number].last_stable_offset
     tables = TableRows({}, {number: {"next_offset": applied}}, frozenset())
     cluster.happen = lambda: commit(kafka, STAYS)
-    standing = read_position(cluster, lambda: False, tables)
+    position = read_position(cluster, lambda: False, tables)
     assert cluster.happen is None
-    assert (standing.lag(number), standing.is_blocked(number)) == (1, False)
+    assert (position.lag(number), position.is_blocked(number)) == (1, False)
 
 
-def test_a_group_that_goes_while_it_is_asked_for_is_left_out(
+def test_a_group_deleted_during_the_query_is_skipped(
     kafka: BrokerUnderTest, admin: KafkaAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = admin.list_groups
+    original = admin.list_groups
 
     def list_and_delete() -> list[dict[str, Any]]:
-        found = whole()
+        found = original()
         delete(kafka, GOES)
         also = [{"group_id": name, "group_type": kind, "state": "Empty"} for name, kind in NEVER.items()]
         return [*found, *also]
@@ -88,27 +88,29 @@ def test_a_group_that_goes_while_it_is_asked_for_is_left_out(
     assert answers.gone == {GOES, *NEVER}
 
 
-def test_a_group_that_goes_before_its_offsets_are_asked_for_is_left_out(
+def test_a_group_deleted_before_the_query_for_its_offsets_is_skipped(
     kafka: BrokerUnderTest, admin: KafkaAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = admin.committed_offsets
+    original = admin.committed_offsets
 
     def delete_and_ask(*arguments: Any) -> list[dict[str, Any]]:
         delete(kafka, LATER)
-        return whole(*arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(admin, "committed_offsets", delete_and_ask)
     answers = admin.answers({STAYS, LATER})
     assert [row["group_id"] for row in answers.offsets] == [STAYS]
 
 
-def test_confluent_kafka_leaves_it_out_too(kafka: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confluent_client_skips_a_deleted_group_too(
+    kafka: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit(kafka, STAYS, GOES)
     admin = ConfluentAdmin(kafka.bootstrap_server, {})
-    whole = admin.list_ids
+    original = admin.list_ids
 
     def list_and_delete() -> list[str]:
-        found = whole()
+        found = original()
         delete(kafka, GOES)
         return found
 

@@ -1,4 +1,4 @@
-"""One job as users run it, from its first load to `verify`: each test is the next chapter of one story."""
+"""One job as users run it, from its first load to `verify`. Each test continues where the previous one stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Story:
         return str(self.folder / "tables")
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def options(self) -> tuple[str, ...]:
         return ("--bootstrap-server", self.server, "--tables", self.tables)
 
     def job(self) -> JobProcess:
@@ -55,7 +55,7 @@ class Story:
         commit_plainly(self.server, {group: [TopicPartition(*ORDERS, offset)]})
 
     def offsets(self) -> dict[str, int]:
-        """What the tables have of the one partition, by group."""
+        """Return the committed offsets in the tables for orders-0, by group."""
         if PathStore(self.tables).opened("committed_offsets") is None:
             return {}
         rows = Lookup(PathStore(self.tables)).rows("committed_offsets", ["group_id", "partition", "committed_offset"])
@@ -68,7 +68,7 @@ class Story:
         return next(iter(found), None)
 
     def lags(self) -> dict[str, float]:
-        """What the job tells Prometheus, by group, of the one partition."""
+        """Return the lags of orders-0 in the job's metrics, by group."""
         families = text_string_to_metric_families(self.scraped("/metrics"))
         samples = [each for family in families if family.name == "kafka_consumergroup_lag" for each in family.samples]
         return {each.labels["consumergroup"]: each.value for each in samples if each.labels["partition"] == "0"}
@@ -91,32 +91,32 @@ def story(own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def job(story: Story) -> Iterator[JobProcess]:
-    """The first job, of what was committed before it began."""
+    """Start the first job, with commits that were made before it."""
     for group in ("billing", "noise-1", "doomed"):
         story.commit(group, 5)
     with story.job() as running:
         yield running
 
 
-def test_a_load(story: Story, job: JobProcess) -> None:
+def test_the_first_load_reads_earlier_commits(story: Story, job: JobProcess) -> None:
     job.await_(lambda: story.offsets() == {"billing": 5, "doomed": 5})
     assert "Loading 50 offsets partitions" in job.said()
 
 
-def test_batches(story: Story, job: JobProcess) -> None:
+def test_batches_apply_new_commits(story: Story, job: JobProcess) -> None:
     for offset in (6, 7):
         story.commit("billing", offset)
         job.await_(lambda: story.offsets()["billing"] == offset)  # noqa: B023 - awaited within
 
 
-def test_filters(story: Story, job: JobProcess) -> None:
+def test_filtered_groups_do_not_appear(story: Story, job: JobProcess) -> None:
     story.commit("noise-2", 8)
     story.commit("billing", 8)
     job.await_(lambda: story.offsets()["billing"] == 8)
     assert not [group for group in story.offsets() if group.startswith("noise")]
 
 
-def test_a_transaction(story: Story, job: JobProcess) -> None:
+def test_only_committed_transactions_count(story: Story, job: JobProcess) -> None:
     places = [TopicPartition(*ORDERS, 9)]
     commit_in_transaction(story.server, "aborted", places, abort=True)
     commit_in_transaction(story.server, "in-transaction", places, abort=False)
@@ -124,61 +124,63 @@ def test_a_transaction(story: Story, job: JobProcess) -> None:
     assert "aborted" not in story.offsets()
 
 
-def test_a_deleted_group(story: Story, job: JobProcess) -> None:
-    admin = admin_client(story.server)  # without a name it would be gone before its answer is here
+def test_a_deleted_group_disappears(story: Story, job: JobProcess) -> None:
+    admin = admin_client(story.server)  # a variable keeps it alive until its answer arrives
     admin.delete_consumer_groups(["doomed"])["doomed"].result(SECONDS)
     job.await_(lambda: "doomed" not in story.offsets() and story.group("doomed") is None)
 
 
-def test_a_group_of_the_new_protocol(story: Story, job: JobProcess) -> None:
+def test_a_group_of_the_new_protocol_appears(story: Story, job: JobProcess) -> None:
     config = {"bootstrap.servers": story.server, "group.id": "kip-848", "group.protocol": "consumer"}
     member = Consumer(config, logger=QUIET)
     member.subscribe([ORDERS[0]])
     expected = {"group_type": "Consumer", "state": "Stable", "member_count": 1}
     try:
 
-        def is_there() -> bool:
+        def is_in_tables() -> bool:
             member.poll(0.1)
             return story.group("kip-848") == expected
 
-        job.await_(is_there)
+        job.await_(is_in_tables)
     finally:
         close(member)
 
 
-def test_metrics(story: Story, job: JobProcess) -> None:
+def test_metrics_show_the_lags(story: Story, job: JobProcess) -> None:
     job.await_(lambda: '"ready": true' in story.scraped("/readyz"))
     job.await_(lambda: story.lags().get("billing") == 92)
     assert "noise" not in story.scraped("/metrics")
 
 
-def test_a_restart_after_a_kill(story: Story, job: JobProcess) -> None:
+def test_a_restart_after_a_kill_resumes_without_a_load(story: Story, job: JobProcess) -> None:
     story.commit("billing", 10)
     job.kill()
     story.commit("billing", 11)
     with story.job() as again:
         again.await_(lambda: story.offsets()["billing"] == 11)
-        assert "Loading" not in again.said()  # it goes on where the tables are
+        assert "Loading" not in again.said()  # it resumes from the tables' position
         done = offsetstream("stop", "--tables", story.tables)
         assert (done.returncode, again.ended()) == (0, 0), done.stderr
     commits = Lookup(PathStore(story.tables)).rows("offset_commits", ["committed_offset"], {"group_id": ["billing"]})
     assert sorted(row["committed_offset"] for row in commits) == [5, 6, 7, 8, 10, 11]
 
 
-def test_a_reset_and_its_undo(story: Story) -> None:
-    def stands() -> int | None:
+def test_a_reset_can_be_undone(story: Story) -> None:
+    def committed() -> int | None:
         return fetch_offsets(story.server, "billing")[ORDERS].offset
 
-    done = within("offsets", "reset", "--group", "billing", "--all-topics", "--to-earliest", *story.own, "--execute")
-    assert (done.returncode, stands()) == (0, 0), done.stderr
-    done = within("offsets", "undo", *story.own, "--execute")
-    assert (done.returncode, stands()) == (0, 11), done.stderr
+    done = within(
+        "offsets", "reset", "--group", "billing", "--all-topics", "--to-earliest", *story.options, "--execute"
+    )
+    assert (done.returncode, committed()) == (0, 0), done.stderr
+    done = within("offsets", "undo", *story.options, "--execute")
+    assert (done.returncode, committed()) == (0, 11), done.stderr
 
 
-def test_the_tables_are_what_the_cluster_says(story: Story) -> None:
+def test_verify_finds_that_tables_equal_the_cluster(story: Story) -> None:
     with story.job() as running:
         running.await_(lambda: '"ready": true' in story.scraped("/readyz"))
-        done = offsetstream("verify", *story.own, "--history", "--settle", "60", "--output", "json")
+        done = offsetstream("verify", *story.options, "--history", "--settle", "60", "--output", "json")
         assert done.returncode == 0, done.stdout + done.stderr
         assert [each for each in json.loads(done.stdout) if each["explanation"] is None] == []
         assert "0 only in the topic, 0 only in the tables, 0 changed" in done.stderr

@@ -1,4 +1,4 @@
-"""The demo's workload, as the cluster itself describes what it left."""
+"""The demo's workload, checked by the cluster's own answers."""
 
 import pytest
 
@@ -20,10 +20,10 @@ def counts(described: dict[str, DescribedGroup]) -> dict[str, tuple[str, str, in
     return {group.group_id: (group.group_type, group.state, len(group.members)) for group in described.values()}
 
 
-def test_makes_groups_of_every_kind_and_changes_them(kafka: BrokerUnderTest) -> None:
+def test_the_workload_makes_and_changes_groups_of_every_kind(kafka: BrokerUnderTest) -> None:
     admin = admin_client(kafka.bootstrap_server)
-    said: list[str] = []
-    with run_workload(kafka.bootstrap_server, groups=20, seed=7, say=said.append) as workload:
+    lines: list[str] = []
+    with run_workload(kafka.bootstrap_server, groups=20, seed=7, say=lines.append) as workload:
         assert len(workload.groups) == 20
         assert workload.groups <= {group.group_id for group in list_groups(admin)}
         described = counts(describe_groups(admin, workload.groups))
@@ -48,12 +48,12 @@ def test_makes_groups_of_every_kind_and_changes_them(kafka: BrokerUnderTest) -> 
         assert described["fraud-detector"] == ("Classic", "Stable", 1)
         assert described["search-indexer"] == ("Consumer", "Stable", 1)
         check_offsets(kafka, workload.groups)
-    assert any("aborted" in line for line in said)
+    assert any("aborted" in line for line in lines)
     assert counts(describe_groups(admin, ["billing"]))["billing"] == ("Classic", "Empty", 0)
 
 
 def check_offsets(kafka: BrokerUnderTest, groups: set[str]) -> None:
-    """All groups have committed what is in the topics, and an aborted transaction, which went back, shows nowhere."""
+    """All groups have committed the ends of their topics; the aborted transaction, which went back, does not show."""
     admin = admin_client(kafka.bootstrap_server)
     ends = end_offsets(admin)
     found = committed_offsets(admin, groups)
@@ -69,23 +69,23 @@ def check_offsets(kafka: BrokerUnderTest, groups: set[str]) -> None:
         assert found["billing", "orders", partition].leader_epoch == 0
 
 
-def test_leaves_kip_848_out_where_the_broker_has_it_not() -> None:
-    said: list[str] = []
+def test_no_kip_848_groups_on_a_broker_without_them() -> None:
+    lines: list[str] = []
     with (
         EmbeddedKafka("3.9.2") as kafka,
-        run_workload(kafka.bootstrap_server, groups=12, seed=7, say=said.append) as workload,
+        run_workload(kafka.bootstrap_server, groups=12, seed=7, say=lines.append) as workload,
     ):
         assert workload.live_groups == ["billing", "fraud-detector", "mobile-push", "warehouse"]
         assert len(workload.groups) == 12
-        for _ in range(3):  # more than there are members and groups to take away
+        for _ in range(3):  # more rounds than there are members and groups to remove
             workload.more()
         assert workload.live_groups == ["billing", "mobile-push", "warehouse"]
         listed = {group.group_id for group in list_groups(admin_client(kafka.bootstrap_server))}
         assert workload.groups == listed
-    assert any("No group uses KIP-848" in line for line in said)
+    assert any("No group uses KIP-848" in line for line in lines)
 
 
-def test_each_trouble_begins_and_leaves_the_other_groups_their_members() -> None:
+def test_each_trouble_starts_and_other_groups_keep_their_members() -> None:
     with EmbeddedKafka() as kafka:
         admin = admin_client(kafka.bootstrap_server)
         create_topics(admin)
@@ -103,12 +103,12 @@ def test_each_trouble_begins_and_leaves_the_other_groups_their_members() -> None
             }
 
 
-def test_refuses_fewer_groups_than_it_has_names_for() -> None:
+def test_too_few_groups_are_refused() -> None:
     with pytest.raises(UsageError, match="at least 12 groups"):
         run_workload("", groups=3, seed=1, say=print)
 
 
-def test_they_keep_off_a_cluster_that_others_use(own_kafka: EmbeddedKafka) -> None:
+def test_the_workload_refuses_a_cluster_that_others_use(own_kafka: EmbeddedKafka) -> None:
     create_topic(own_kafka.bootstrap_server, "somebodys", 1)
     done = offsetstream("demo", "--bootstrap-server", own_kafka.bootstrap_server)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`verify` of tables that are wrong: nothing that a log or a running job does not explain is explained."""
+"""`verify` of wrong tables: it explains no difference without a reason in the log or a running job."""
 
 import re
 import shutil
@@ -36,13 +36,13 @@ WRITER = "writer"
 
 
 def commit(kafka: EmbeddedKafka, offset: int, groups: list[str] = GROUPS) -> None:
-    places = [TopicPartition("orders", number, offset) for number in (0, 1)]
-    commit_plainly(kafka.bootstrap_server, dict.fromkeys(groups, places))
+    row_count = [TopicPartition("orders", number, offset) for number in (0, 1)]
+    commit_plainly(kafka.bootstrap_server, dict.fromkeys(groups, row_count))
 
 
 @contextmanager
 def transaction(kafka: EmbeddedKafka, offset: int) -> Iterator[None]:
-    """A transaction with a commit, open while the context lasts."""
+    """Keep a transaction with a commit open while the context lasts."""
     server = {"bootstrap.servers": kafka.bootstrap_server}
     producer = Producer({**server, "transactional.id": WRITER}, logger=QUIET)
     consumer = Consumer({**server, "group.id": WRITER}, logger=QUIET)
@@ -70,7 +70,7 @@ def runner(own_kafka: EmbeddedKafka, spark: SparkSession, tmp_path_factory: pyte
 
 @pytest.fixture
 def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """The command on a copy of tables that are up to date, `tmp_path/tables`: its exit code and what it says."""
+    """Return the command for a copy of current tables in `tmp_path/tables`; it returns exit code and output."""
     runner.run_once()
     shutil.copytree(runner.tables.root, tmp_path / "tables")
 
@@ -82,20 +82,22 @@ def verify(own_kafka: EmbeddedKafka, runner: JobRunner, tmp_path: Path) -> Calla
     return verify
 
 
-def test_every_row_twice(verify: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_doubled_rows_are_differences(verify: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     assert verify() == (0, f"{len(GROUPS) + 1} groups compared: 0 unexplained differences, 0 explained\n")
     doubled = ("groups", "committed_offsets", "group_cells", "offsets_partitions", "offset_commits", "group_records")
     for name in doubled:
         table = DeltaTable(tmp_path / "tables" / name)
         write_deltalake(table, table.to_pyarrow_table(), mode="append")
-    code, said = verify()
+    code, output = verify()
     assert code == 1
-    named = {line.partition(":")[0] for line in said.splitlines() if ": rows is " in line}
+    named = {line.partition(":")[0] for line in output.splitlines() if ": rows is " in line}
     assert named == {*doubled} - {name for name in doubled if not DeltaTable(tmp_path / "tables" / name).count()}
     assert {"groups", "committed_offsets", "offsets_partitions", "offset_commits"} <= named
 
 
-def test_no_job_runs_while_groups_commit(own_kafka: EmbeddedKafka, verify: Callable[..., tuple[int, str]]) -> None:
+def test_without_a_job_new_commits_are_unexplained(
+    own_kafka: EmbeddedKafka, verify: Callable[..., tuple[int, str]]
+) -> None:
     ended, offsets = threading.Event(), count(10)
 
     def work() -> None:
@@ -105,55 +107,55 @@ def test_no_job_runs_while_groups_commit(own_kafka: EmbeddedKafka, verify: Calla
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        code, said = verify("--settle", "3")
+        code, output = verify("--settle", "3")
     finally:
         ended.set()
         thread.join()
-    assert (code, " 0 unexplained" in said, "it changed while" in said) == (1, False, False), said
-    assert "No job runs on these tables: " in said
+    assert (code, " 0 unexplained" in output, "it changed while" in output) == (1, False, False), output
+    assert "No job runs on these tables: " in output
 
 
-def test_a_job_that_ended_inside_a_transaction(
+def test_a_past_transaction_explains_nothing(
     own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    """It noted that its partition was blocked; that is over."""
+    """The job recorded that its partition was blocked, which is over."""
     with transaction(own_kafka, 7):
         runner.run_once()
         shutil.rmtree(tmp_path / "tables")
         shutil.copytree(runner.tables.root, tmp_path / "tables")
-        commit(own_kafka, 8, [WRITER])  # the coordinator tells it, and no reader of committed records sees it yet
-        code, said = verify()
-        assert (code, said.count("(explained: an open transaction blocks")) == (0, 2), said
-    code, said = verify()
-    assert (code, said.count("committed_offset is"), "explained: " in said.splitlines()[0]) == (1, 2, False), said
+        commit(own_kafka, 8, [WRITER])  # the coordinator returns it, but no read_committed reader sees it yet
+        code, output = verify()
+        assert (code, output.count("(explained: an open transaction blocks")) == (0, 2), output
+    code, output = verify()
+    assert (code, output.count("committed_offset is"), "explained: " in output.splitlines()[0]) == (1, 2, False), output
 
 
-def test_history_that_is_lost_changed_or_made_up(
+def test_lost_changed_and_invented_history_is_found(
     runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    code, said = verify("--history")
-    assert (code, said.splitlines()[-1].partition(": ")[2]) == (0, ALL_THERE.format(len(records(tmp_path)))), said
+    code, output = verify("--history")
+    assert (code, output.splitlines()[-1].partition(": ")[2]) == (0, ALL_THERE.format(len(records(tmp_path)))), output
     table = DeltaTable(tmp_path / "tables" / "offset_commits")
     (partition, *_), *_ = runner.rows("offset_commits", "offsets_partition", "record_offset")
     table.delete("committed_offset = 1")
-    code, said = verify()
+    code, output = verify()
     assert code == 1
     assert re.search(
-        r"offset_commits: offsets_partition \d+, .* batch_id -?\d+: rows is 0 in the tables, \d+ in the ledger", said
+        r"offset_commits: offsets_partition \d+, .* batch_id -?\d+: rows is 0 in the tables, \d+ in the ledger", output
     )
 
     table.update({"committed_offset": "77"}, predicate="committed_offset = 2 AND group_id = 'group-3'")
     made_up = {"offsets_partition": partition, "record_offset": 0, "log_id": 0, "group_id": "nobody", "key_type": 2}
     append_rows(tmp_path / "tables", "group_records", [made_up | {"key_json": "{}", "is_tombstone": False}])
-    code, said = verify("--history")
+    code, output = verify("--history")
     assert code == 1
-    lines = [line for line in said.splitlines() if line.startswith(("offset_commits: ", "group_records: "))]
+    lines = [line for line in output.splitlines() if line.startswith(("offset_commits: ", "group_records: "))]
     kinds = ("checksum is", "rows is 0", "only in the topic", "only in the tables", "content is")
-    assert [any(kind in line for line in lines) for kind in kinds] == [True] * len(kinds), said
-    assert ", 0 only" not in said.splitlines()[-1]
+    assert [any(kind in line for line in lines) for kind in kinds] == [True] * len(kinds), output
+    assert ", 0 only" not in output.splitlines()[-1]
 
 
-def test_what_retention_took_and_what_it_cannot_have_taken(
+def test_only_history_that_retention_can_have_removed_is_explained(
     own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
     for offset in (3, 4):
@@ -167,13 +169,13 @@ def test_what_retention_took_and_what_it_cannot_have_taken(
     delete_entries(tables, RECORD_TABLES)
     count_uncounted(tables, RECORD_TABLES, 0, BatchId(99, -1))
     printed("maintain", "--tables", tables.root, "--keep-history", "1d")
-    places = 2 * len(GROUPS)
-    code, said = verify("--history")
-    assert (code, f" {places} thinned by retention, 0 only in the topic" in said) == (0, True), said
+    row_count = 2 * len(GROUPS)
+    code, output = verify("--history")
+    assert (code, f" {row_count} thinned by retention, 0 only in the topic" in output) == (0, True), output
     commits = DeltaTable(tables.table("offset_commits"))
     commits.delete("committed_offset = 3")
-    code, said = verify("--history")
-    assert (code, f" {places} thinned by retention, {places} only in the topic" in said) == (1, True), said
+    code, output = verify("--history")
+    assert (code, f" {row_count} thinned by retention, {row_count} only in the topic" in output) == (1, True), output
 
 
 ALL_THERE = (
