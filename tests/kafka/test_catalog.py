@@ -63,13 +63,13 @@ class CatalogJob:
 
         `fenced`: ignore the first file, which belongs to the fence; it has no rows and Delta drops it.
         """
-        rows, left = self.place / table, [1 if fenced else 0]
+        rows, files_to_skip = self.place / table, [1 if fenced else 0]
 
         def is_wanted_file(_number: int, path: Path) -> bool:
             if path.suffix != ".parquet" or not path.is_relative_to(rows):
                 return False
-            left[0] -= 1
-            return left[0] < 0
+            files_to_skip[0] -= 1
+            return files_to_skip[0] < 0
 
         with FileWatch(self.place) as watch, self.process("--once") as job:
             found = act_at(watch, job, is_wanted_file, lambda: action(job))

@@ -145,27 +145,27 @@ def test_a_deletion_found_just_before_the_cluster_fell_silent_causes_a_load(
     runner: JobRunner, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deletion that the batch's check found is not forgotten when the next check gets no answer."""
-    cluster, before, looks = Cluster(kafka.bootstrap_server), load_ids(runner), list[int]()
-    look, before_writing = Observer.look, QueryCheck.before_writing
+    cluster, before, look_calls = Cluster(kafka.bootstrap_server), load_ids(runner), list[int]()
+    original_look, before_writing = Observer.look, QueryCheck.before_writing
 
     def delete_first(check: QueryCheck, *args: Any) -> None:
-        if not looks:
+        if not look_calls:
             set_topic_config(kafka, cleanup_policy="compact,delete", retention_ms="1")
             runner.await_(lambda: cluster.partition_ends([7])[7].log_start_offset > applied(runner))
             set_topic_config(kafka, cleanup_policy="compact", retention_ms="-1")
-            looks.append(0)
+            look_calls.append(0)
         before_writing(check, *args)
 
     def look_once(observer: Observer) -> Any:
-        looks.extend([len(looks)] if looks else [])
-        is_silent = len(looks) > 2 and load_ids(runner) == before
-        return None if is_silent else look(observer)
+        look_calls.extend([len(look_calls)] if look_calls else [])
+        is_silent = len(look_calls) > 2 and load_ids(runner) == before
+        return None if is_silent else original_look(observer)
 
     monkeypatch.setattr(QueryCheck, "before_writing", delete_first)
     monkeypatch.setattr(Observer, "look", look_once)
     commit(kafka, 42)
     runner.run_once()
-    assert len(looks) > 2
+    assert len(look_calls) > 2
     assert load_ids(runner) == before | {7: before[7] + 1}
     assert log_ids(runner)[7] == 0
 

@@ -28,7 +28,7 @@ class Ended:
     """How a job ended: its exit code, its output, and its folder."""
 
     code: int
-    said: str
+    output: str
     folder: Path
 
     def leftovers(self) -> list[str]:
@@ -83,13 +83,13 @@ def run_and_end(server: str, folder: Path, end: Callable[[JobProcess], None] | N
 
 @pytest.mark.parametrize("end", [*ENDS, ERROR])
 def test_no_process_or_file_is_left(ended: dict[str, Ended], end: str) -> None:
-    assert ended[end].leftovers() == [], ended[end].said
+    assert ended[end].leftovers() == [], ended[end].output
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_the_job_between_two_batches(ended: dict[str, Ended], end: str) -> None:
-    assert ended[end].code == 0, ended[end].said
-    assert ended[end].said.endswith("Stopped between two batches\n")
+    assert ended[end].code == 0, ended[end].output
+    assert ended[end].output.endswith("Stopped between two batches\n")
     tables = ended[end].folder / "job" / "tables"
     assert [row["owner"] for row in rows(PathStore(str(tables)), "job_lease")] == [None]
     for table in tables.iterdir():
@@ -103,22 +103,22 @@ def test_a_signal_ends_the_job_between_two_batches(ended: dict[str, Ended], end:
 def test_a_crash_of_java_is_reported_with_its_crash_file(ended: dict[str, Ended]) -> None:
     assert ended["java crashed"].code == 1
     (report,) = (ended["java crashed"].folder / "cwd").iterdir()
-    last = ended["java crashed"].said.splitlines()[-1]
-    assert " ERROR Spark's Java process crashed: SIGSEGV (0xb) at pc=" in last, ended["java crashed"].said
+    last = ended["java crashed"].output.splitlines()[-1]
+    assert " ERROR Spark's Java process crashed: SIGSEGV (0xb) at pc=" in last, ended["java crashed"].output
     assert last.endswith(f"Nothing is lost. Start the job again. Java's report of the crash is {report.name}")
 
 
 def test_an_error_at_the_start_is_one_line(ended: dict[str, Ended]) -> None:
     assert ended[ERROR].code == 1
-    last = ended[ERROR].said.splitlines()[-1]
+    last = ended[ERROR].output.splitlines()[-1]
     assert f" ERROR cannot write to {ended[ERROR].folder}/job/checkpoints" in last
-    assert "Traceback" not in ended[ERROR].said
+    assert "Traceback" not in ended[ERROR].output
 
 
 def test_a_killed_java_is_reported_in_one_line(ended: dict[str, Ended]) -> None:
     assert ended["java killed"].code == 1
-    said = ended["java killed"].said
-    assert " ERROR Spark's Java process was ended by signal 9" in said.splitlines()[-1], said
-    assert "Traceback" not in said
+    output = ended["java killed"].output
+    assert " ERROR Spark's Java process was ended by signal 9" in output.splitlines()[-1], output
+    assert "Traceback" not in output
     tables = PathStore(str(ended["java killed"].folder / "job" / "tables"))
     assert [row["owner"] for row in rows(tables, "job_lease")] == [None]  # so that the next job starts at once

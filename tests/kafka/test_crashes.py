@@ -17,8 +17,8 @@ ZOMBIES = {"steady state": "offset_commits", "reload": "committed_offsets"}
 
 @pytest.fixture(scope="module")
 def matrix(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashMatrix]:
-    with crash_matrix(spark, tmp_path_factory.mktemp("crash"), SEED) as made:
-        yield made
+    with crash_matrix(spark, tmp_path_factory.mktemp("crash"), SEED) as tested:
+        yield tested
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)  # in order: each starts where the previous one ended

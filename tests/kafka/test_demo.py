@@ -28,11 +28,11 @@ FOUND = {  # what the command of each trouble, and no other one, prints
 @dataclass(frozen=True)
 class Demo:
     folder: Path  # a Git repository
-    said: str
+    output: str
 
     def output_of(self, *command: str) -> str:
         """Return what the demo printed below a command: the lines up to the next empty one."""
-        (_, below, *_) = self.said.split(f"$ offsetstream {' '.join(command)}", 1)
+        (_, below, *_) = self.output.split(f"$ offsetstream {' '.join(command)}", 1)
         return below.split("\n\n", 1)[0]
 
 
@@ -40,8 +40,8 @@ class Demo:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("repository")
     subprocess.run(["git", "init", "--quiet", folder], check=True)
-    said = tmp_path_factory.mktemp("said") / "said"
-    with RunningProcess([sys.executable, "-m", "offsetstream", "demo"], said, cwd=folder) as process:
+    output = tmp_path_factory.mktemp("said") / "said"
+    with RunningProcess([sys.executable, "-m", "offsetstream", "demo"], output, cwd=folder) as process:
         assert process.ended() == 0, process.said()
         yield Demo(folder, process.said())
 
@@ -65,7 +65,7 @@ def test_exactly_the_five_troubled_groups_are_not_ok(demo: Demo) -> None:
 def test_each_trouble_has_a_command_that_finds_it(trouble: Trouble, demo: Demo) -> None:
     answer = demo.output_of(*trouble.command)
     assert FOUND[trouble.verdict] in answer
-    assert f"{trouble.group} is {trouble.verdict}: " in demo.said.partition("The five answers")[2]
+    assert f"{trouble.group} is {trouble.verdict}: " in demo.output.partition("The five answers")[2]
 
 
 def test_the_demo_shows_all_groups_healthy_before_the_troubles(demo: Demo) -> None:
@@ -78,5 +78,5 @@ def test_the_demo_writes_the_page_and_nothing_that_git_sees(demo: Demo) -> None:
     )
     assert status.stdout == ""
     page = demo.folder / "demo-tables" / "report.html"
-    assert str(page) in demo.said
+    assert str(page) in demo.output
     assert "order-archive" in page.read_text("utf-8")

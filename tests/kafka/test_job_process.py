@@ -178,7 +178,7 @@ def test_a_second_job_is_refused_and_stop_ends_the_first(server: str, tmp_path: 
 
 
 @pytest.mark.nightly
-def test_a_slow_clock_does_not_take_the_lease_without_force(server: str, tmp_path: Path) -> None:
+def test_a_job_whose_clock_is_behind_keeps_its_lease_until_forced(server: str, tmp_path: Path) -> None:
     hours_behind = {"host": "'elsewhere'", "heartbeat_at": "now() - interval '3 hours'"}
     with JobProcess(server, tmp_path, "--trigger", "1 second") as first:
         first.await_(lambda: bool(rows_of(tmp_path, "committed_offsets", "group_id")))

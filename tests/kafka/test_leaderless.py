@@ -53,7 +53,7 @@ def lost(kafka: EmbeddedKafka) -> list[int]:
     return [number for number, broker in Cluster(kafka.bootstrap_server).leaders().items() if broker == DEAD]
 
 
-def others(lost: Collection[int]) -> set[int]:
+def with_leader(lost: Collection[int]) -> set[int]:
     return set(range(50)) - set(lost)
 
 
@@ -77,13 +77,13 @@ def test_partitions_with_leaders_continue(runner: JobRunner, kafka: EmbeddedKafk
     with runner.running():
         runner.await_(lambda: is_loaded(runner) and are_at(runner, range(50), 0))
         kafka.stop_broker(DEAD, kill=True)
-        commit(kafka, others(lost), 1)
-        runner.await_(lambda: are_at(runner, others(lost), 1))
-        runner.await_(lambda: available(runner) == others(lost))
+        commit(kafka, with_leader(lost), 1)
+        runner.await_(lambda: are_at(runner, with_leader(lost), 1))
+        runner.await_(lambda: available(runner) == with_leader(lost))
         assert are_at(runner, lost, 0)
         assert "Restarting: no broker leads offsets partitions" in runner.said.getvalue()
 
-        before, led = load_ids(runner), min(others(lost))
+        before, led = load_ids(runner), min(with_leader(lost))
         request_reload(runner.tables, [led, lost[0]])
         runner.await_(lambda: load_ids(runner)[led] > before[led])
         assert load_ids(runner)[lost[0]] == before[lost[0]]
@@ -111,13 +111,13 @@ def test_a_starting_job_continues_with_the_partitions_that_have_leaders(
     """The next job reads all partitions, so it does not use this job's checkpoint."""
     await_leaders(kafka, lambda led: led == set(range(50)))
     kafka.stop_broker(DEAD, kill=True)
-    await_leaders(kafka, lambda led: led == others(lost))
-    commit(kafka, others(lost), 3)
+    await_leaders(kafka, lambda led: led == with_leader(lost))
+    commit(kafka, with_leader(lost), 3)
     for _ in range(2):
         runner.run_once()
     assert "Everything is applied, except offsets partitions" in runner.said.getvalue()
     assert "Continuing from checkpoint" in runner.said.getvalue()
-    assert are_at(runner, others(lost), 3)
+    assert are_at(runner, with_leader(lost), 3)
     assert are_at(runner, lost, 2)
 
     kafka.start_broker(DEAD)

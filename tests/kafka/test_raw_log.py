@@ -74,8 +74,8 @@ def test_a_leader_of_another_epoch_gives_no_answer(spark: SparkSession, kafka: E
     cluster = Cluster(kafka.bootstrap_server)
     epoch = cluster.partition_ends([7])[7].coordinator_epoch
     assert epoch is not None
-    later_log = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
-    assert later_log.lost_offsets({7: (0, end_offset(kafka))}) == {}
+    log_of_next_epoch = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
+    assert log_of_next_epoch.lost_offsets({7: (0, end_offset(kafka))}) == {}
 
 
 def test_offsets_that_compaction_removed_are_lost(

@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
     kind: str
     method: str
-    said: float
+    answered: float
     true: float
     true_now: float
 
@@ -133,8 +133,8 @@ def is_sampled(runner: JobRunner, producers: Producers) -> bool:
 
 
 def summary(name: str, answers: list[Answer]) -> str:
-    errors = sorted(abs(each.said - each.true) for each in answers)
-    errors_now = sorted(abs(each.said - each.true_now) for each in answers)
+    errors = sorted(abs(each.answered - each.true) for each in answers)
+    errors_now = sorted(abs(each.answered - each.true_now) for each in answers)
     return (
         f"{name:12} {len(errors):5} answers, |error| median {median(errors):.2f} s, "
         f"95th percentile {quantiles(errors, n=20)[-1]:.2f} s, largest {errors[-1]:.2f} s; "
@@ -164,11 +164,11 @@ def test_time_lag_is_the_age_of_the_next_record(spark: SparkSession, tmp_path: P
     for kind in KINDS:
         print(summary(kind, [each for each in numbers if each.kind == kind]))
     print(summary("all", numbers), f"; at least: {len(older) / len(answers):.1%}")
-    errors = [abs(each.said - each.true) for each in numbers]
+    errors = [abs(each.answered - each.true) for each in numbers]
     assert len(numbers) + len(older) == len(answers)
     assert len(answers) > 500
     assert median(errors) <= 0.5
     assert quantiles(errors, n=20)[-1] <= 2.0
     assert max(errors) <= SAMPLE_SECONDS + LATE_SECONDS
     assert len(older) <= 0.25 * len(answers)
-    assert all(each.said <= each.true + SAMPLE_SECONDS for each in older)
+    assert all(each.answered <= each.true + SAMPLE_SECONDS for each in older)

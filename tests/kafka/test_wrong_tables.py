@@ -118,7 +118,7 @@ def test_without_a_job_new_commits_are_unexplained(
 def test_a_past_transaction_explains_nothing(
     own_kafka: EmbeddedKafka, runner: JobRunner, verify: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    """The job recorded that its partition was blocked, which is over."""
+    """The job recorded that its partition was blocked, but the transaction has ended."""
     with transaction(own_kafka, 7):
         runner.run_once()
         shutil.rmtree(tmp_path / "tables")

@@ -50,9 +50,8 @@ def after_restart(every_group: AllGroups) -> Restarted:
         sizes_before = segment_sizes(kafka.folder)
         answers = admin.answers()
         names = admin.topic_names()
-    assert (
-        segment_sizes(kafka.folder) == sizes_before
-    )  # no session ended meanwhile: the answers belong to these segments
+    # No session ended meanwhile: the answers belong to these segments.
+    assert segment_sizes(kafka.folder) == sizes_before
     kafka.stop_broker(1)
     return Restarted(kafka.version, answers, names, kafka.folder)
 

@@ -124,9 +124,9 @@ class Actions(Observer):
         started_ms = now_ms()
         if self.members.get(group):
             for client, places in self.assigned(group).items():
-                own = {place: offsets[place] for place in places if place in offsets}
-                if own:
-                    self.members[group][client].commit(own)
+                offsets_of_client = {place: offsets[place] for place in places if place in offsets}
+                if offsets_of_client:
+                    self.members[group][client].commit(offsets_of_client)
         else:
             self.clients.commit(group, offsets)
         self.await_committed(group, offsets, started_ms, finding)

@@ -34,9 +34,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def differences(view: str, wanted: Rows, rows: Rows, book: Book) -> list[str]:
+def differences(view: str, expected_rows: Rows, rows: Rows, book: Book) -> list[str]:
     """Return the differences between expected and actual rows of a view, in the columns that the expected rows have."""
-    expected, actual = _by_key(wanted, KEYS[view]), _by_key(_prepared(view, rows, book), KEYS[view])
+    expected, actual = _by_key(expected_rows, KEYS[view]), _by_key(_prepared(view, rows, book), KEYS[view])
     messages = [f"{view} lacks {row}" for key in expected.keys() - actual.keys() for row in expected[key]]
     messages += [f"{view} has beyond that {row}" for key in actual.keys() - expected.keys() for row in actual[key]]
     for key in expected.keys() & actual.keys():
@@ -62,13 +62,13 @@ def _by_key(rows: Rows, key: tuple[str, ...]) -> dict[str, Rows]:
     return dict(result)
 
 
-def _matches(wanted: object, value: Any) -> bool:
-    if isinstance(wanted, Mapping) and "among" in wanted:
-        return value in wanted["among"]
-    if isinstance(wanted, Mapping):
-        low, high = wanted["between"]
+def _matches(expected: object, value: Any) -> bool:
+    if isinstance(expected, Mapping) and "among" in expected:
+        return value in expected["among"]
+    if isinstance(expected, Mapping):
+        low, high = expected["between"]
         return value is not None and bool(low <= value <= high)
-    return bool(wanted == value)
+    return bool(expected == value)
 
 
 def _prepared(view: str, rows: Rows, book: Book) -> Rows:

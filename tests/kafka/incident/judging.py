@@ -37,11 +37,11 @@ def outcomes(book: Book, answers: Answers, now_ms: int) -> dict[str, list[Outcom
 def _group_outcomes(book: Book, answers: Answers, now_ms: int, group: str) -> set[Outcome]:
     if group in book.statuses:
         return {book.statuses[group]}
-    own = answers.offsets_of(group)
-    if not own:
+    cells = answers.offsets_of(group)
+    if not cells:
         return {("NOTFOUND", None, "unknown")}
     worst = {(0, 0)}
-    for cell in own:
+    for cell in cells:
         outcomes_of_cell = {(_LEVELS.index(s), WORDS.index(v)) for s, v in _cell_outcomes(book, answers, now_ms, cell)}
         worst = {(max(left[0], right[0]), max(left[1], right[1])) for left, right in product(worst, outcomes_of_cell)}
     return {(_GROUP_STATUS.get(_LEVELS[s], "ERR"), _LEVELS[s], WORDS[v]) for s, v in worst}
@@ -66,9 +66,9 @@ def _cell_outcomes(book: Book, answers: Answers, now_ms: int, cell: Cell) -> set
 
 def _commits_since_deletion(book: Book, cell: Cell) -> list[Commit]:
     """Return the commits since the last deletion."""
-    own = [commit for commit in book.commits if commit.cell == cell]
-    deleted = [at for at, commit in enumerate(own) if commit.offset is None]
-    return own[deleted[-1] + 1 if deleted else 0 :]
+    commits = [commit for commit in book.commits if commit.cell == cell]
+    deleted = [at for at, commit in enumerate(commits) if commit.offset is None]
+    return commits[deleted[-1] + 1 if deleted else 0 :]
 
 
 def _times(commits: Sequence[Commit]) -> Iterator[list[int]]:

@@ -20,10 +20,13 @@ def wrong_minutes(rows: Rows, book: Book) -> Iterator[str]:
     lost = {commit.cell: commit for commit in book.lost}
     for row in rows:
         cell, end_ms = cell_of(row), row["minute"] // 1000 + _MINUTE_MS
-        own = commits[cell]
-        possible = {*_possible_offsets(own, end_ms), *_possible_lost_offset(lost.get(cell), own, end_ms)}
-        if own and row["committed_offset"] not in possible:
-            yield f"lag_history: {row} has none of {own}"
+        commits_of_cell = commits[cell]
+        possible = {
+            *_possible_offsets(commits_of_cell, end_ms),
+            *_possible_lost_offset(lost.get(cell), commits_of_cell, end_ms),
+        }
+        if commits_of_cell and row["committed_offset"] not in possible:
+            yield f"lag_history: {row} has none of {commits_of_cell}"
         if row["lag"] != max(0, row["log_end_offset"] - row["committed_offset"] - row["messages_lost"]):
             yield f"lag_history: {row} does not add up"
 
@@ -52,8 +55,8 @@ def wrong_owners(rows: Rows, book: Book, share_groups: set[str]) -> Iterator[str
         is_in_current_log = row["offsets_partition"] != number or row["log_id"] == 1
         if row["kind"] == "assigned" and row["group_id"] not in share_groups and is_in_current_log:
             owned[cell_of(row)].append(row)
-    for own in owned.values():
-        for earlier, later in pairwise(own):
+    for cell_rows in owned.values():
+        for earlier, later in pairwise(cell_rows):
             if earlier["to_record_offset"] is None or earlier["to_record_offset"] > later["from_record_offset"]:
                 yield f"assignment_intervals: {earlier} lasts into {later}"
     for each in book.handovers:

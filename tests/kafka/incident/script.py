@@ -86,10 +86,10 @@ class Incident(Cut):
         self.kill_a_member()
         group = self.name("emptied")
         actions.join(group, f"{group}-1", self.goods, **CLASSIC)
-        offsets, began = self.random_offsets(), now_ms()
+        offsets, started_ms = self.random_offsets(), now_ms()
         actions.commit(group, offsets)
         actions.leave(group, f"{group}-1")
-        self.book.endings = [Ending(Cell(group, *place), began, now_ms()) for place in offsets]
+        self.book.endings = [Ending(Cell(group, *place), started_ms, now_ms()) for place in offsets]
         self.begin_statuses()
 
     def begin_statuses(self) -> None:
@@ -150,8 +150,8 @@ class Incident(Cut):
         actions.commit(self.name("dead"), {(self.queue, 0): 15})
         time.sleep(3)  # its window is of one second
         self.book.statuses = {
-            self.name(name): told
-            for name, told in {
+            self.name(name): status
+            for name, status in {
                 "rewound": ("ERR", "REWIND", "rewound"),
                 "stalled": ("ERR", "STALL", "stalled"),
                 "catching-up": ("OK", "OK", "catching up"),
@@ -166,4 +166,4 @@ class Incident(Cut):
         seconds = (now_ms() - self.book.lags_ms) // 1000 - 2  # shortly after the first commits
         limits = {"dead": {"window_seconds": 1}, "late": {"max_time_lag_seconds": 5}}
         limits |= {name: {"window_seconds": seconds} for name in ("catching-up", "falling-behind")}
-        self.book.thresholds = [{"group_id": self.name(name), **own} for name, own in limits.items()]
+        self.book.thresholds = [{"group_id": self.name(name), **limit} for name, limit in limits.items()]

@@ -155,9 +155,9 @@ class Steps:
         topology, application = actions.clients.copying_topology(source, target), self.name("copier")
         actions.clients.streams(application, topology, group_protocol="streams", client_id=f"{application}-0")
         self.book.automatic.add(application)
-        wanted = {(application, source, number): 10 for number in range(2)}
+        expected = {(application, source, number): 10 for number in range(2)}
         actions.await_(
-            lambda: actions.offsets([application]).items() >= wanted.items(), f"{application} copies nothing"
+            lambda: actions.offsets([application]).items() >= expected.items(), f"{application} copies nothing"
         )
 
     # Brokers

@@ -77,8 +77,8 @@ def test_audit_shows_who_moved_an_offset(recorded: Recorded) -> None:
             "moved back by its owner": by_owner,
             "moved back while the group had no members": without_members,
         }
-        if wanted := expected_by_finding.get(row["what"].partition(",")[0]):
-            assert (row["client_id"], row["state"], row["members"]) == wanted, row
+        if expected := expected_by_finding.get(row["what"].partition(",")[0]):
+            assert (row["client_id"], row["state"], row["members"]) == expected, row
 
 
 def test_rebalances_show_who_joined_and_left(recorded: Recorded) -> None:
@@ -90,8 +90,8 @@ def test_rebalances_show_who_joined_and_left(recorded: Recorded) -> None:
             clients = row[f"{change}_clients"]
             passings[row["group"], change] += clients.split(", ") if clients else []
     for group, change in product({each.group for each in recorded.book.passings}, ("joined", "left")):
-        wanted = sorted(e.client for e in recorded.book.passings if (e.group, e.change) == (group, change))
-        assert sorted(passings[group, change]) == wanted, (group, change)
+        expected = sorted(e.client for e in recorded.book.passings if (e.group, e.change) == (group, change))
+        assert sorted(passings[group, change]) == expected, (group, change)
     lost = recorded.book.handovers[0]
     (row,) = [row for row in rows if row["left_clients"] == lost.giver]
     assert (row["group"], row["members"], row["state"], row["joined_clients"]) == (lost.cell.group, 1, "Stable", None)
@@ -117,11 +117,11 @@ def test_describe_at_shows_past_owners(recorded: Recorded) -> None:
 
 
 def test_lag_at_shows_past_lag(recorded: Recorded) -> None:
-    wanted, at = recorded.book.lags, time(recorded.book.lags_ms)
-    groups = [f"--group={each.group}" for each in wanted]
-    assert {cell(row): row["lag"] for row in answer(recorded, "lag", *groups, "--at", at)} == wanted
+    expected, at = recorded.book.lags, time(recorded.book.lags_ms)
+    groups = [f"--group={each.group}" for each in expected]
+    assert {cell(row): row["lag"] for row in answer(recorded, "lag", *groups, "--at", at)} == expected
     described = answer(recorded, "groups", "describe", *groups, "--at", at)
-    assert {cell(row): row["lag"] for row in described} == wanted
+    assert {cell(row): row["lag"] for row in described} == expected
 
 
 def test_expiring_announces_what_expires(recorded: Recorded) -> None:
@@ -157,9 +157,9 @@ def test_status_names_dead_groups(recorded: Recorded) -> None:
     }
     possible = outcomes(recorded.book, recorded.answers, recorded.now_ms)
     assert {
-        name: own
-        for name, own in statuses_by_group.items()
-        if own not in [(status, worst or "OK", verdict) for status, worst, verdict in possible[name]]
+        name: actual
+        for name, actual in statuses_by_group.items()
+        if actual not in [(status, worst or "OK", verdict) for status, worst, verdict in possible[name]]
     } == {}
     assert {name: statuses_by_group[name] for name in statuses} == statuses
     dead = answer(recorded, "groups", "status", "--at", now, "--verdict", "dead", "--fail-on", "never")

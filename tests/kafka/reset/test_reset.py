@@ -52,7 +52,7 @@ def test_a_reset_and_its_undo(kafka: EmbeddedKafka, run: Run, tables: Path) -> N
     assert all(row["user_name"] and row["host"] and row["operation_id"] for row in journal(tables))
 
 
-def test_undo_skips_offsets_that_moved_since(kafka: EmbeddedKafka, run: Run) -> None:
+def test_undo_is_refused_if_an_offset_moved_since(kafka: EmbeddedKafka, run: Run) -> None:
     commit(kafka, "mover", {("orders", 0): 5, ("orders", 2): 5})
     assert run("offsets", "reset", "--group", "mover", "--all-topics", "--to-latest", "--execute").returncode == 0
     commit(kafka, "mover", {("orders", 2): 19})
@@ -211,14 +211,14 @@ def test_groups_of_any_name(kafka: EmbeddedKafka, run: Run, group: str) -> None:
     assert committed(kafka, group) == {("orders", 0): CommittedOffset(5, metadata='"; DROP')}
 
 
-def test_nothing_is_changed_when_the_output_cannot_be_written(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
+def test_a_reset_needs_a_writable_output_file(kafka: EmbeddedKafka, run: Run, tables: Path) -> None:
     commit(kafka, "telling", {("orders", 0): 5})
     shift = ("offsets", "reset", "--group", "telling", "--topic", "orders:0", "--shift-by", "1", "--execute")
     refused = run(*shift, "--file", str(tables / "nowhere" / "plan.txt"))
     assert (refused.returncode, "cannot write" in refused.stderr) == (2, True)
     assert committed(kafka, "telling")[("orders", 0)].offset == 5
     assert not (tables / "snapshots").exists()
-    full = run(*shift, "--file", "/dev/full")  # fails only on writing
+    full = run(*shift, "--file", "/dev/full")  # fails only on writing, after the reset
     assert (full.returncode, committed(kafka, "telling")[("orders", 0)].offset) == (1, 6)
     assert "Done: 1 offset of 1 group: 1 message skipped" in full.stderr
     assert "No space left on device" in full.stderr

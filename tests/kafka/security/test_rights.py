@@ -76,7 +76,7 @@ FEWER = [(command, right) for command in COMMANDS for right in concrete(command)
 
 
 @pytest.fixture
-def asked(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
+def connection(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "offsets.csv").write_text("billing,orders,0,5\n", "utf-8")
     cluster_id, now = str(secured.admin.list_topics(timeout=SECONDS).cluster_id), datetime.now(UTC)
     for name, before in (("changed", CommittedOffset(4)), ("created", None)):
@@ -86,7 +86,7 @@ def asked(secured: Secured, tables: Path, tmp_path: Path) -> tuple[str, ...]:
     return ("--bootstrap-server", secured.kafka.bootstrap_server, "--command-config", str(secured.file_of("bob")))
 
 
-def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) -> tuple[str, ...]:
+def arguments(command: str, connection: tuple[str, ...], tables: Path, folder: Path) -> tuple[str, ...]:
     places = {
         "run": ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints")),
         "dump --bootstrap-server": (),
@@ -95,15 +95,15 @@ def arguments(command: str, asked: tuple[str, ...], tables: Path, folder: Path) 
     }
     files = {"FILE": folder / "offsets.csv", "CHANGED": folder / "changed.json", "CREATED": folder / "created.json"}
     named = [str(files.get(each, each)) for each in ARGUMENTS[command]]
-    return (*named, *asked, *places.get(command, ("--tables", str(tables))))
+    return (*named, *connection, *places.get(command, ("--tables", str(tables))))
 
 
 @pytest.mark.parametrize(("command", "right"), FEWER, ids=str)
 def test_a_missing_right_is_named(
-    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str, right: Right
+    secured: Secured, connection: tuple[str, ...], tables: Path, tmp_path: Path, command: str, right: Right
 ) -> None:
-    with secured.granted("bob", [other for other in concrete(command) if other != right]):
-        done = offsetstream(*arguments(command, asked, tables, tmp_path))
+    with secured.granted("bob", [each for each in concrete(command) if each != right]):
+        done = offsetstream(*arguments(command, connection, tables, tmp_path))
     assert (done.returncode, f"lacks {right};" in done.stderr) == (3, True), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
@@ -112,10 +112,10 @@ def test_a_missing_right_is_named(
 @pytest.mark.nightly
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command != "run"])
 def test_no_more_rights_are_needed(
-    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path, command: str
+    secured: Secured, connection: tuple[str, ...], tables: Path, tmp_path: Path, command: str
 ) -> None:
     with secured.granted("bob", concrete(command)):
-        done = offsetstream(*arguments(command, asked, tables, tmp_path))
+        done = offsetstream(*arguments(command, connection, tables, tmp_path))
     assert done.returncode == 0, done.stderr
     assert "lacks" not in done.stderr
 
@@ -130,10 +130,10 @@ def test_the_job_needs_no_more_rights_and_reports_what_optional_ones_would_add(
         runner.run_once()
     rows = runner.rows("committed_offsets", "group_id", "topic", "committed_offset")
     assert {row[1:] for row in rows if row[0] == "billing"} == {("orders", 5), ("payments", 5)}
-    said = " ".join(runner.said.getvalue().split())
+    messages = " ".join(runner.said.getvalue().split())
     for right in set(COMMANDS["run"]) - {READ_ALL_TOPICS, TRANSACTION_IDS}:  # reported only when they are needed
-        assert (str(right) in said) == (right.without is not None), said
-    assert said.count("The ends of the topic orders and 1 more are not sampled") == 1
+        assert (str(right) in messages) == (right.without is not None), messages
+    assert messages.count("The ends of the topic orders and 1 more are not sampled") == 1
     sampled = runner.rows("topic_partitions", "topic", "high_watermark", "error")
     hidden = {(topic, None, "TOPIC_AUTHORIZATION_FAILED") for topic in ("orders", "payments")}
     assert {row for row in sampled if row[0] != OFFSETS_TOPIC} == hidden
@@ -141,7 +141,7 @@ def test_the_job_needs_no_more_rights_and_reports_what_optional_ones_would_add(
 
 
 def test_the_ends_of_transactional_logs_are_unknown_without_more_rights(secured: Secured, spark: SparkSession) -> None:
-    place, said = TopicPartitionKey("ledger", 0), list[str]()
+    place, messages = TopicPartitionKey("ledger", 0), list[str]()
     login = secured.kafka.librdkafka_properties("admin")
     secured.admin.create_topics([NewTopic("ledger", 1)])["ledger"].result(SECONDS)
     producer = Producer(
@@ -152,29 +152,31 @@ def test_the_ends_of_transactional_logs_are_unknown_without_more_rights(secured:
     producer.begin_transaction()
     producer.produce("ledger", b"value")
     producer.flush(SECONDS)
-    tails = LogTails(spark, secured.kafka.bootstrap_server, read_properties(str(secured.file_of("bob"))), said.append)
+    tails = LogTails(
+        spark, secured.kafka.bootstrap_server, read_properties(str(secured.file_of("bob"))), messages.append
+    )
     warnings = [f"Without {right}, {right.without}" for right in (READ_ALL_TOPICS, TRANSACTION_IDS)]
     with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
-        assert (tails.holders([place]), said) == ({}, warnings[:1])
+        assert (tails.holders([place]), messages) == ({}, warnings[:1])
     with secured.granted("bob", [Right("READ", "topic", "ledger")]):
-        assert (tails.holders([place]), said) == ({place: Holder(None, None)}, warnings)
+        assert (tails.holders([place]), messages) == ({place: Holder(None, None)}, warnings)
     producer.commit_transaction(SECONDS)  # a record at 0 and a marker at 1
     with secured.granted("bob", [Right("DESCRIBE", "topic", "ledger")]):
         assert tails.first_readable({place: 1}) == {}
     with secured.granted("bob", [Right("READ", "topic", "ledger")]):
         assert [tails.first_readable({place: offset}) for offset in (0, 1)] == [{place: 0}, {place: None}]
-    assert said == warnings
+    assert messages == warnings
 
 
 @pytest.mark.parametrize(
     "denied", [Right("DESCRIBE", "group", "billing"), Right("DESCRIBE", "topic", "payments")], ids=str
 )
 def test_verify_does_not_report_denied_objects_as_missing(
-    secured: Secured, asked: tuple[str, ...], tables: Path, denied: Right
+    secured: Secured, connection: tuple[str, ...], tables: Path, denied: Right
 ) -> None:
     """The cluster omits it from its lists without an error, so that only the tables have it."""
     with secured.granted("bob", [ALL_GROUPS, ALL_TOPICS]), secured.granted("bob", [denied], "DENY"):
-        done = offsetstream("verify", *asked, "--tables", str(tables), "--settle", "0")
+        done = offsetstream("verify", *connection, "--tables", str(tables), "--settle", "0")
     assert (done.returncode, f"lacks {denied};" in done.stderr) == (3, True), done.stderr
 
 
@@ -194,10 +196,10 @@ def test_a_topic_hidden_from_the_job_is_not_recorded_as_deleted(
 
 
 def test_the_rights_for_a_plan_also_allow_its_execution(
-    secured: Secured, asked: tuple[str, ...], tables: Path, tmp_path: Path
+    secured: Secured, connection: tuple[str, ...], tables: Path, tmp_path: Path
 ) -> None:
     secured.commit("leaving", "orders", "payments")
-    own = (*asked, "--tables", str(tables), "--snapshots", str(tmp_path / "snapshots"), "--execute")
+    own = (*connection, "--tables", str(tables), "--snapshots", str(tmp_path / "snapshots"), "--execute")
     group = Right("READ", "group", "leaving"), Right("DELETE", "group", "leaving")
     topics = [Right("READ", "topic", topic) for topic in ("orders", "payments")]
     steps = [
