@@ -1,6 +1,6 @@
-"""The chart without Helm: it is of the image's version and user, and takes the values that docs tell of.
+"""The chart without Helm: it has the image's version and user, and takes the documented values.
 
-tests/doors/test_kubernetes.py renders it, by night.
+tests/doors/test_kubernetes.py renders it in the nightly tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def schema() -> Any:
     return kind(read)
 
 
-def test_its_image_is_that_of_the_compose_file() -> None:
+def test_its_image_is_the_one_in_the_compose_file() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert f"{VALUES['image']['repository']}:{chart['appVersion']}" == services()["job"].image
     tagged = re.findall(r"registry\.example\.com/offsetstream:(\S+)", PAGE)
@@ -44,24 +44,24 @@ def test_it_runs_as_the_images_user_and_listens_where_the_image_says() -> None:
     assert re.findall(r"containerPort: (\d+)", TEMPLATE) == re.findall(r"EXPOSE (\d+)", image)
 
 
-def test_it_runs_what_the_compose_file_runs() -> None:
-    """But for the settings that every command shares, which are in the environment there."""
+def test_it_runs_the_same_commands_as_the_compose_file() -> None:
+    """Except for the settings that all commands share: the chart puts these into the environment."""
     words = re.findall(r"^ {12}- (run|--\S+)", TEMPLATE, re.MULTILINE)
     ours = [word.partition("=")[0] for word in words]
     theirs = [word.partition("=")[0] for word in services()["job"].command[1:]]
     shared = [f"--{name.lower().replace('_', '-')}" for name in re.findall(r"name: OFFSETSTREAM_(\w+)", TEMPLATE)]
     assert {*ours, *shared} - {*theirs} == {"--config", "--command-config"}
-    assert {*theirs} - {*ours, *shared} == {"--group-metrics"}  # which are a matter of settings
+    assert {*theirs} - {*ours, *shared} == {"--group-metrics"}  # these are settings
     seconds = re.findall(r"terminationGracePeriodSeconds: (\d+)", TEMPLATE)
     assert [f"{int(each) // 60}m" for each in seconds] == [services()["job"].spec["stop_grace_period"]]
 
 
 @pytest.mark.parametrize("example", [VALUES, *EXAMPLES], ids=["defaults", "volume", "object store"])
-def test_the_schema_takes_what_is_documented(example: dict[str, Any]) -> None:
+def test_the_schema_accepts_the_documented_values(example: dict[str, Any]) -> None:
     assert [error.message for error in schema().iter_errors(example)] == []
 
 
-def test_every_value_is_documented_and_known() -> None:
+def test_every_value_is_documented_and_in_the_schema() -> None:
     known = schema().schema["properties"].keys() - {"global"}
     assert known == VALUES.keys()
     table = REFERENCE.partition("## Values")[2]

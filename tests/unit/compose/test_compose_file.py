@@ -1,4 +1,4 @@
-"""What docker-compose.yml says beyond its grammar: versions, ports, health, mounts, passwords, and our own commands."""
+"""docker-compose.yml beyond its grammar: versions, ports, health checks, mounts, passwords and our own commands."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COMMANDS = {
 
 
 def once(service: Service) -> bool:
-    """Whether it ends by itself."""
+    """Whether the service ends by itself."""
     return service.spec.get("restart") == "no"
 
 
 def awaited(condition: str) -> set[str]:
-    """The services on which another one waits in this way."""
+    """The services that another service waits for under this condition."""
     conditions = (service.spec.get("depends_on", {}) for service in services().values())
     return {name for each in conditions for name, how in each.items() if how["condition"] == condition}
 
@@ -50,7 +50,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def parsed(words: list[str]) -> click.Context:
-    """Read a command line of ours as `main` does, down to the command's own options; nothing is run."""
+    """Parse a command line as `main` does, including the command's own options. Nothing is run."""
     context, command = click.Context(main, info_name="offsetstream"), cast("click.Command", main)
     while isinstance(command, click.Group):
         name, *words = words
@@ -60,15 +60,15 @@ def parsed(words: list[str]) -> click.Context:
     return command.make_context(command.name, words, parent=context.parent)
 
 
-def test_images_are_of_exact_versions() -> None:
+def test_images_have_exact_versions() -> None:
     images = {name: service.image for name, service in services().items()}
     assert {name: image for name, image in images.items() if not EXACT.fullmatch(image)} == {}
     assert images["kafka"].endswith(f":{DEFAULT_VERSION}")
     assert {OURS[name].image.partition(":")[2] for name in OURS} == {offsetstream.__version__}
-    assert all("build" in service.spec for service in OURS.values())  # else it would be looked for in a registry
+    assert all("build" in service.spec for service in OURS.values())  # otherwise a registry would be asked for it
 
 
-def test_the_dockerfiles_image_is_of_an_exact_version_and_its_stages_are_named() -> None:
+def test_the_dockerfile_has_an_exact_base_version_and_named_stages() -> None:
     stages = stages_of(DOCKERFILE)
     names = {stage.name for stage in stages}
     (image,) = {stage.base for stage in stages} - names
@@ -77,10 +77,10 @@ def test_the_dockerfiles_image_is_of_an_exact_version_and_its_stages_are_named()
     built = [service.spec["build"] for service in OURS.values()]
     assert {each["target"] for each in built if isinstance(each, dict)} <= names
     assert stages[-1].base == "job"
-    assert stages[-2].base == "job"  # which the S3 variant is, with more jars
+    assert stages[-2].base == "job"  # the S3 variant is the same image with more jars
 
 
-def test_the_image_is_no_roots() -> None:
+def test_the_image_does_not_run_as_root() -> None:
     (job,) = (stage for stage in stages_of(DOCKERFILE) if stage.name == "job")
     assert job.last("USER") == "offsetstream"
     for service in services().values():
@@ -90,14 +90,14 @@ def test_the_image_is_no_roots() -> None:
         assert service.spec["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_ports_are_this_machines_own() -> None:
+def test_ports_are_published_on_this_machine_only() -> None:
     published = [port for service in services().values() for port in service.ports.values()]
     assert {address for address, _ in published} == {"127.0.0.1"}
     assert len({port for _, port in published}) == len(published) >= 5
     assert not any(service.spec.get("network_mode") == "host" for service in services().values())
 
 
-def test_every_service_tells_whether_it_is_well_or_ends_and_is_awaited() -> None:
+def test_every_service_has_a_health_check_or_ends_and_is_awaited() -> None:
     for name, service in services().items():
         assert bool(service.health) != once(service), name
         assert not once(service) or name in awaited("service_completed_successfully"), name
@@ -105,24 +105,24 @@ def test_every_service_tells_whether_it_is_well_or_ends_and_is_awaited() -> None
     assert awaited("service_started") == set()
 
 
-def test_nothing_waits_for_what_a_profile_leaves_out() -> None:
+def test_no_service_waits_for_one_that_a_profile_excludes() -> None:
     for name, service in services().items():
         for other in service.spec.get("depends_on", {}):
             assert set(services()[other].spec.get("profiles", [])) <= set(service.spec.get("profiles", [])), name
 
 
-def test_every_service_has_a_limit_of_memory() -> None:
+def test_every_service_has_a_memory_limit() -> None:
     assert all(service.spec["deploy"]["resources"]["limits"]["memory"] for service in services().values())
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_mounted_files_exist() -> None:
     sources = {source for service in services().values() for source in service.mounts.values()}
     files = {source for source in sources if source.startswith(".")}
     assert [file for file in files if not (ROOT / file).exists()] == []
     assert sources - files == set(compose()["volumes"])
 
 
-def test_what_must_last_is_in_a_volume() -> None:
+def test_lasting_data_is_in_a_volume() -> None:
     kept = {("kafka", "KAFKA_LOG_DIRS"): services()["kafka"].environment["KAFKA_LOG_DIRS"]}
     kept |= {
         ("job", option): str(parsed(COMMANDS["job"]).params[option]).rpartition("/")[0]
@@ -136,25 +136,25 @@ def test_no_password_is_in_the_file() -> None:
     for service in services().values():
         for name, value in service.environment.items():
             assert not SECRET.search(name) or (name.endswith("_FILE") and value.startswith("/secrets/")), name
-    # No default of a variable either: there are no variables.
+    # Nor as a variable's default: there are no variables.
     assert [text for text in texts(compose()) if unescaped(text) is None] == []
     assert not re.search("admin:|minioadmin|changeme", COMPOSE.read_text("utf-8"))
 
 
-def test_whose_password_there_is_gets_it_from_the_secrets() -> None:
-    """MinIO and Grafana have defaults that everybody knows, unless they are told another one."""
+def test_services_with_passwords_get_them_from_secrets() -> None:
+    """MinIO and Grafana have well-known default passwords unless another one is set."""
     assert "MINIO_ROOT_PASSWORD_FILE" in services()["s3"].environment
     assert "GF_SECURITY_ADMIN_PASSWORD__FILE" in services()["grafana"].environment
     for name in ("s3", "grafana"):
         assert "secrets" in services()[name].spec["depends_on"]
 
 
-def test_all_of_our_services_run_commands_but_one() -> None:
+def test_all_our_services_but_one_run_commands() -> None:
     assert OURS.keys() - COMMANDS.keys() == {"secrets"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_our_commands_are_ours(name: str) -> None:
+def test_our_commands_parse(name: str) -> None:
     context = parsed(COMMANDS[name])
     if context.command.name == "run":
         settings = JobSettings(**context.params, properties={})
@@ -167,22 +167,22 @@ def test_our_commands_are_ours(name: str) -> None:
         assert [context.params["port"]] == list(services()[name].ports)
 
 
-def test_a_command_that_is_not_ours_is_seen() -> None:
+def test_an_unknown_command_is_detected() -> None:
     with pytest.raises(click.NoSuchOption):
         parsed([*COMMANDS["job"], "--no-such-option"])
     with pytest.raises(click.BadParameter):
         parsed([*COMMANDS["workload"], "--pause", "often"])
 
 
-def test_our_environment_is_known() -> None:
-    """Variables of delta-rs that docs/how-to/stores.md tells of."""
+def test_our_environment_variables_are_known() -> None:
+    """delta-rs variables must be ones that docs/how-to/stores.md describes."""
     told = (ROOT / "docs" / "how-to" / "stores.md").read_text("utf-8")
     for service in OURS.values():
         assert [name for name in service.environment if name not in told] == []
 
 
-def test_containers_reach_each_other_at_ports_that_are_there() -> None:
-    """Names with ports in commands, environments and the files that are mounted: of services, which listen there."""
+def test_containers_reach_each_other_at_ports_that_exist() -> None:
+    """Checks each host and port in commands, environments and mounted files against the services that listen there."""
     listens = {name: set(service.ports) for name, service in services().items()}
     listens["kafka"] |= {
         int(port) for port in re.findall(r":(\d+)", services()["kafka"].environment["KAFKA_LISTENERS"])

@@ -18,11 +18,11 @@ def mistakes(file: dict[str, Any]) -> list[str]:
     return ["/".join(map(str, each.absolute_path)) for each in Draft7Validator(SCHEMA).iter_errors(file)]
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_valid() -> None:
     Draft7Validator.check_schema(SCHEMA)
 
 
-def test_the_file_is_of_the_specification() -> None:
+def test_the_file_follows_the_specification() -> None:
     assert mistakes(compose()) == []
 
 
@@ -38,7 +38,7 @@ def test_the_file_is_of_the_specification() -> None:
         (("servics",), {}),
     ],
 )
-def test_a_mistake_is_seen(place: tuple[str, ...], wrong: object) -> None:
+def test_a_mistake_is_detected(place: tuple[str, ...], wrong: object) -> None:
     broken = deepcopy(compose())
     *parents, name = place
     found: Any = broken

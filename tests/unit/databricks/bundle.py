@@ -1,4 +1,4 @@
-"""The bundle as `databricks bundle` reads it: databricks.yml, with what it includes and one of its targets."""
+"""The bundle as `databricks bundle` reads it: databricks.yml with its includes and one of its targets."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _REFERENCE = re.compile(r"\$\{([^}:]+)\}")
 
 
 def bundle() -> dict[str, Any]:
-    """What databricks.yml says, without what it includes."""
+    """Return the content of databricks.yml without its includes."""
     read: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text("utf-8"))
     return read
 
 
 def files(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """databricks.yml and the files that it includes, by their names, as they are written."""
+    """databricks.yml and the files that it includes, by name, unmerged."""
     included = [file for pattern in bundle()["include"] for file in sorted(root.glob(pattern))]
     read = {str(file.relative_to(root)): yaml.safe_load(file.read_text("utf-8")) for file in included}
     return {"databricks.yml": bundle()} | read
 
 
 def clashes(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What the CLI refuses before it merges a target: a key that two resources or scripts have, of whatever kinds."""
+    """What the CLI refuses before it merges a target: two resources or scripts, of any kind, with the same key."""
     found: dict[str, list[str]] = {}
     for file, declared in files.items():
         kinds = {f"resources.{kind}": named for kind, named in declared.get("resources", {}).items()}
@@ -40,7 +40,7 @@ def clashes(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def deployed(target: str) -> dict[str, Any]:
-    """The bundle that the target deploys: all files merged, and then what the target says instead."""
+    """The bundle that the target deploys: all files merged, then the target's overrides."""
     merged: dict[str, Any] = {}
     for each in files().values():
         _merge(merged, copy.deepcopy(each))
@@ -54,13 +54,13 @@ def deployed(target: str) -> dict[str, Any]:
 
 
 def resources(target: str) -> dict[str, dict[str, Any]]:
-    """Each kind of resources with those that the target deploys, by their keys."""
+    """The resources that the target deploys, by kind and key."""
     found: dict[str, dict[str, Any]] = deployed(target)["resources"]
     return found
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every `${…}` in a value, at whatever depth."""
+    """Yield every `${…}` in a value, at any depth."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
@@ -71,7 +71,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def resolved(text: str, target: str, **variables: str) -> str:
-    """The text with its variables of the bundle, and with names of its resources."""
+    """The text with the bundle's variables and resource names filled in."""
 
     def value(found: re.Match[str]) -> str:
         kind, *path = found[1].split(".")

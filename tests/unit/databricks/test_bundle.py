@@ -1,4 +1,4 @@
-"""The bundle for Databricks: every key of its resources is known to Databricks' classes, and what it runs is there."""
+"""The Databricks bundle: Databricks' own classes know every resource key, and everything that it runs exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOBS = ("materialize_offsets", "maintain_tables", "command")
 
 
 def made(kind: str, declared: dict[str, Any]) -> Resource:
-    """The resource as Databricks' own class has it; ValueError for a key that the class does not know."""
+    """The resource as an object of Databricks' own class. Raises ValueError for a key that the class does not know."""
     resource: Resource = CLASSES[kind].from_dict(declared)
     return resource
 
@@ -47,12 +47,12 @@ def compute(name: str) -> dict[str, Any]:
 
 
 def arguments(name: str) -> list[str]:
-    """What a job gives to its entry point."""
+    """The arguments that a job passes to its entry point."""
     return [resolved(each, "prod", **VARIABLES) for each in task(name)["python_wheel_task"]["parameters"]]
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_resource_is_one_of_databricks(target: str) -> None:
+def test_every_resource_is_valid_for_databricks(target: str) -> None:
     found = resources(target)
     assert found.keys() == CLASSES.keys()
     for kind, named in found.items():
@@ -73,7 +73,7 @@ def test_every_resource_is_one_of_databricks(target: str) -> None:
         ("dashboards", "consumer_groups", ["permissions", 0, "group"]),
     ],
 )
-def test_a_misspelled_key_is_none(kind: str, name: str, path: list[Any]) -> None:
+def test_a_misspelled_key_is_refused(kind: str, name: str, path: list[Any]) -> None:
     declared = json.loads(json.dumps(resources("prod")[kind][name]))
     at: Any = declared
     for key in path[:-1]:
@@ -83,7 +83,7 @@ def test_a_misspelled_key_is_none(kind: str, name: str, path: list[Any]) -> None
         made(kind, declared)
 
 
-def test_no_two_resources_have_one_key() -> None:
+def test_resource_keys_are_unique() -> None:
     assert clashes(files()) == []
 
 
@@ -95,7 +95,7 @@ def test_no_two_resources_have_one_key() -> None:
         {"scripts": {"kafka_offsets": {}}},
     ],
 )
-def test_a_key_that_two_have_is_refused_whatever_they_are(more: dict[str, Any]) -> None:
+def test_a_key_used_twice_is_refused_whatever_the_kinds(more: dict[str, Any]) -> None:
     (refused,) = clashes({**files(), "more.yml": more})
     assert refused.startswith("multiple resources or scripts have been defined with the same key: kafka_offsets (")
     assert "resources.schemas.kafka_offsets in resources/tables.yml" in refused
@@ -109,7 +109,7 @@ def test_every_key_of_the_bundle_is_known() -> None:
     assert all(each.keys() <= known for each in whole["targets"].values())
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     known = {f"var.{name}" for name in bundle()["variables"]}
     known |= {"workspace.file_path", "bundle.name", "bundle.target"}
     for kind, named in resources("prod").items():
@@ -119,17 +119,17 @@ def test_every_reference_leads_somewhere() -> None:
     assert {f"var.{name}" for name in bundle()["variables"]} <= used
 
 
-def test_the_wheel_has_what_the_tasks_name() -> None:
+def test_the_wheel_has_the_entry_points_that_tasks_name() -> None:
     points = PROJECT["entry-points"]["packages"]
     for name in JOBS:
         wheel = task(name)["python_wheel_task"]
         assert wheel["package_name"] == PROJECT["name"]
-        assert wheel["entry_point"] not in PROJECT["scripts"]  # Databricks takes the first of this name
+        assert wheel["entry_point"] not in PROJECT["scripts"]  # Databricks takes the first entry point of this name
         module, _, attribute = points[wheel["entry_point"]].partition(":")
         assert callable(getattr(import_module(module), attribute))
 
 
-def test_the_parameters_are_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parameters_are_options_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {}
     for name, command in {"materialize_offsets": materialize_offsets, "maintain_tables": maintain_tables}.items():
         given[name] = command.make_context(name, arguments(name), **command.context_settings).params
@@ -157,7 +157,7 @@ def test_secrets_come_from_a_scope_and_reach_the_job_that_needs_them() -> None:
     assert "spark_env_vars" not in compute("maintain_tables")
 
 
-def test_all_run_on_dedicated_compute_with_what_the_wheel_needs_there() -> None:
+def test_all_tasks_run_on_dedicated_compute_with_the_wheels_dependencies() -> None:
     extra = set(PROJECT["optional-dependencies"]["databricks"])
     needed = (extra - {"offsetstream[cluster]"}) | set(PROJECT["optional-dependencies"]["cluster"])
     for name in JOBS:
@@ -167,13 +167,13 @@ def test_all_run_on_dedicated_compute_with_what_the_wheel_needs_there() -> None:
         assert {each["pypi"]["package"] for each in libraries} == needed
 
 
-def test_spark_and_delta_are_the_runtimes_own() -> None:
+def test_spark_and_delta_come_from_the_runtime() -> None:
     installed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["databricks"]]
     installed += PROJECT["optional-dependencies"]["cluster"]
     assert not [each for each in installed if re.match(r"pyspark|delta-spark|pandas|offsetstream\[(?!cluster)", each)]
 
 
-def test_the_wheel_is_built_where_jobs_take_it_from() -> None:
+def test_the_wheel_is_built_where_jobs_read_it() -> None:
     (artifact,) = bundle()["artifacts"].values()
     project = ROOT / artifact["path"]
     assert (project / "pyproject.toml").exists()
@@ -183,7 +183,10 @@ def test_the_wheel_is_built_where_jobs_take_it_from() -> None:
 
 
 def test_jobs_start_by_themselves_in_production_only() -> None:
-    """A target's mode leaves a pause alone that the job itself has: a copy for development would run at once."""
+    """A target's mode does not override a pause that the job sets itself.
+
+    Without it a development copy would run at once.
+    """
     for target in TARGETS:
         jobs = resources(target)["jobs"]
         for name, trigger in {"materialize_offsets": "continuous", "maintain_tables": "schedule"}.items():
@@ -193,7 +196,7 @@ def test_jobs_start_by_themselves_in_production_only() -> None:
     assert modes == {"dev": ("development", None), "prod": ("production", {"trigger_pause_status": "UNPAUSED"})}
 
 
-def test_production_is_the_service_principals() -> None:
+def test_production_belongs_to_the_service_principal() -> None:
     prod, who = deployed("prod"), "${var.service_principal}"
     assert prod["run_as"] == {"service_principal_name": who}
     assert prod["workspace"]["root_path"].startswith(f"/Workspace/Users/{who}/")  # not Shared, where all may write
@@ -208,14 +211,14 @@ def test_readers_may_only_read_and_see_no_checkpoints() -> None:
     schema, volume = found["schemas"]["kafka_offsets"], found["volumes"]["checkpoints"]
     granted = {each["principal"]: set(each["privileges"]) for each in schema["grants"]}
     assert granted["${var.readers}"] == {"USE_SCHEMA", "SELECT"}
-    assert granted["${var.service_principal}"] >= {"USE_SCHEMA", "CREATE_TABLE"}  # as docs/how-to/stores.md says
+    assert granted["${var.service_principal}"] >= {"USE_SCHEMA", "CREATE_TABLE"}  # see docs/how-to/stores.md
     assert [each["principal"] for each in volume["grants"]] == ["${var.service_principal}"]
 
 
 NOTEBOOKS = {"notebooks/first_queries.sql", "notebooks/explore.ipynb"}
 
 
-def test_only_what_is_read_there_goes_up() -> None:
+def test_only_files_that_jobs_read_are_uploaded() -> None:
     found = (file for folder in bundle()["sync"]["paths"] for file in (ROOT / folder).rglob("*") if file.is_file())
     up = {str(file.relative_to(ROOT)) for file in found}
     named = set(re.findall(r"\$\{workspace\.file_path\}/(\S+)", (ROOT / "resources/jobs.yml").read_text("utf-8")))
@@ -226,12 +229,12 @@ def test_only_what_is_read_there_goes_up() -> None:
 def test_the_documented_stop_names_the_schema_of_each_target() -> None:
     text = (ROOT / "docs/how-to/databricks.md").read_text("utf-8")
     schema = resolved("${var.catalog}.${resources.schemas.kafka_offsets.name}", "prod", **VARIABLES)
-    in_dev = schema.replace(".", ".dev_ana_")  # what the CLI makes of it for ana@example.com
+    in_dev = schema.replace(".", ".dev_ana_")  # the name that the CLI makes for ana@example.com
     stops = re.findall(r"`databricks bundle run command(.*) -- stop --tables (\S+)`", text)
     assert stops == [(" --target prod", schema), ("", in_dev)]
 
 
-def test_the_dashboard_shows_columns_that_its_queries_have() -> None:
+def test_the_dashboard_shows_only_columns_of_its_queries() -> None:
     (resource,) = resources("prod")["dashboards"].values()
     dashboard = json.loads((ROOT / "resources" / resource["file_path"]).read_text("utf-8"))
     queries = {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}

@@ -1,4 +1,4 @@
-"""The metrics of groups and coordinators, of tables on disk."""
+"""Metrics of groups and coordinators, read from tables on disk."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tables(tmp_path: Path) -> PathStore:
 
 
 def scraped(tables: PathStore, shown: Shown) -> Series:
-    """Return what a scrape gives, by name and values of the labels in the order of their names."""
+    """Return the samples of a scrape by metric name and label values, the labels in the order of their names."""
     registry, metrics = CollectorRegistry(), GroupMetrics(shown, 15.0, print)
     registry.register(metrics)
     metrics.read(tables)
@@ -79,7 +79,7 @@ def of(name: str, found: Series) -> Series:
     return {labels[1:]: value for labels, value in found.items() if labels[0] == name}
 
 
-def test_under_the_names_of_kafka_exporter(tables: PathStore) -> None:
+def test_kafka_exporter_names_are_served(tables: PathStore) -> None:
     found = scraped(tables, Shown("kafka-exporter"))
     lag = {("billing", "0", "orders"): 9, ("billing", "0", "invoices"): 1, ("search", "0", "orders"): 0}
     assert of("kafka_consumergroup_lag", found) == lag | {(HOSTILE, "0", "orders"): 1}
@@ -91,14 +91,14 @@ def test_under_the_names_of_kafka_exporter(tables: PathStore) -> None:
     assert of("kafka_topic_partition_oldest_offset", found) == {("0", "orders"): 2, ("0", "invoices"): 2}
 
 
-def test_the_last_end_of_a_partition_that_cannot_be_asked_is_not_shown(tables: PathStore, tmp_path: Path) -> None:
+def test_an_unreachable_partition_shows_no_end_offset(tables: PathStore, tmp_path: Path) -> None:
     place = {"topic": "no-samples", "partition": 0, "sampled_at": NOW, "changed_at": NOW, "error": "no leader"}
     append_rows(tmp_path, "topic_partitions", [place | {"log_start_offset": 0, "high_watermark": 9}])
     found = scraped(tables, Shown("kafka-exporter"))
     assert of("kafka_topic_partition_current_offset", found) == {("0", "orders"): 50, ("0", "invoices"): 6}
 
 
-def test_under_the_names_of_kminion(tables: PathStore) -> None:
+def test_kminion_names_are_served(tables: PathStore) -> None:
     found = scraped(tables, Shown("kminion"))
     assert of("kminion_kafka_consumer_group_topic_partition_lag", found)["billing", "0", "orders"] == 9
     assert of("kminion_kafka_consumer_group_topic_lag", found)["billing", "invoices"] == 1
@@ -110,7 +110,7 @@ def test_under_the_names_of_kminion(tables: PathStore) -> None:
     }
 
 
-def test_coordinators_have_their_gauges_whatever_is_shown_of_groups(tables: PathStore) -> None:
+def test_coordinator_gauges_are_served_whatever_the_group_metrics_are(tables: PathStore) -> None:
     found = scraped(tables, Shown(None))
     kafka = "kafka_coordinator_group_groupmetadatamanager_"
     assert of(f"{kafka}numgroups", found) == {("3",): 2}
@@ -124,8 +124,8 @@ def test_coordinators_have_their_gauges_whatever_is_shown_of_groups(tables: Path
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_a_group_has_the_level_of_its_verdict(tables: PathStore, tmp_path: Path, names: str) -> None:
-    """Without a history nothing tells whether who has messages waiting stands still."""
+def test_group_level_follows_its_verdict(tables: PathStore, tmp_path: Path, names: str) -> None:
+    """Without a history nothing shows whether a group with unread messages has stopped."""
     found = scraped(tables, Shown(names, groups="billing|search"))
     assert of("offsetstream_group_level", found) == {("billing", "unknown"): 1, ("search", "unknown"): 1}
     long_ago = {"commit_timestamp_ms": round((NOW - timedelta(hours=1)).timestamp() * 1000)}
@@ -135,7 +135,7 @@ def test_a_group_has_the_level_of_its_verdict(tables: PathStore, tmp_path: Path,
     assert of("offsetstream_group_level", found) == {("billing", "stopped"): 3}
 
 
-def test_patterns_are_of_whole_names(tables: PathStore) -> None:
+def test_patterns_match_complete_names(tables: PathStore) -> None:
     found = scraped(tables, Shown("kafka-exporter", groups="bill.*|a.*", topics="order."))
     assert set(of("kafka_consumergroup_lag", found)) == {("billing", "0", "orders"), (HOSTILE, "0", "orders")}
     assert set(of("kafka_consumergroup_members", found)) == {("billing",), (HOSTILE,)}
@@ -146,13 +146,13 @@ def test_patterns_are_of_whole_names(tables: PathStore) -> None:
 @pytest.mark.parametrize(
     ("groups", "topics", "named"), [("(", ".*", "metrics-groups"), (".*", "(?=x)", "metrics-topics")]
 )
-def test_a_pattern_that_is_none_is_one_line(groups: str, topics: str, named: str) -> None:
+def test_an_invalid_pattern_is_a_one_line_error(groups: str, topics: str, named: str) -> None:
     with pytest.raises(UsageError, match=rf"^the setting {named}: .+ is not a regular expression: .+$"):
         Shown("kminion", groups, topics).require_patterns()
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_single_partitions_are_left_out_first_and_never_some_of_them(tables: PathStore, names: str) -> None:
+def test_over_the_limit_all_partition_series_are_dropped_first(tables: PathStore, names: str) -> None:
     whole = scraped(tables, Shown(names))
     of_job = {"offsetstream_group_metrics_timestamp_seconds", "offsetstream_group_metrics_seconds", LEFT_OUT}
     own = {series for series in whole if series[0] not in of_job and series not in _coordinators(whole)}
@@ -175,7 +175,7 @@ def _coordinators(whole: Series) -> Sequence[tuple[str, ...]]:
     return [series for series in whole if series[0] in names]
 
 
-def test_tables_that_cannot_be_read_are_told_once_and_the_last_metrics_stay(tables: PathStore, tmp_path: Path) -> None:
+def test_unreadable_tables_are_logged_once_and_the_last_metrics_stay(tables: PathStore, tmp_path: Path) -> None:
     said: list[str] = []
     metrics = GroupMetrics(Shown("kminion"), 0.01, said.append)
     metrics.read(tables)
@@ -189,8 +189,8 @@ def test_tables_that_cannot_be_read_are_told_once_and_the_last_metrics_stay(tabl
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_groups_of_a_stale_partition_are_not_there(tables: PathStore, tmp_path: Path, names: str) -> None:
-    """A series that stands still would say that the group does."""
+def test_groups_of_a_stale_offsets_partition_have_no_series(tables: PathStore, tmp_path: Path, names: str) -> None:
+    """A series that never changes would suggest that the group has stopped."""
     shown = scraped(tables, Shown(names))
     assert any("billing" in labels for labels in shown)
     ((age,),) = [list(of("offsetstream_tables_age_seconds", shown).values())]
@@ -204,8 +204,8 @@ def test_groups_of_a_stale_partition_are_not_there(tables: PathStore, tmp_path: 
     assert 7200 <= age < 10_800
 
 
-def test_what_was_read_before_a_pause_is_not_shown(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody scraped for a while, so nobody read the tables: the next scrape has nothing, until they are read anew."""
+def test_a_scrape_after_a_pause_shows_no_old_values(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without scrapes nobody reads the tables. The next scrape has no values until they are read again."""
     metrics = GroupMetrics(Shown("kminion"), 15.0, print)
     metrics.read(tables)
     assert list(metrics.collect())

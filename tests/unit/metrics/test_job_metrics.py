@@ -5,16 +5,16 @@ from offsetstream.metrics.families import job_families
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.replay_position import ReplayPosition
 
-OF_GROUPS = "offsetstream_group_"  # there once the tables were read
+OF_GROUPS = "offsetstream_group_"  # present after the first read of the tables
 
 
 def values(metrics: JobMetrics) -> dict[tuple[str, ...], float]:
-    """Return what a scrape gives, by name and values of the labels."""
+    """Return the samples of a scrape by metric name and label values."""
     families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
 
 
-def test_what_is_declared_is_there_as_it_is_declared() -> None:
+def test_every_declared_metric_is_served_as_declared() -> None:
     metrics = JobMetrics()
     metrics.belongs_to("cluster-1")
     metrics.table("groups", 3, 1000)
@@ -42,7 +42,7 @@ def test_batches_are_counted() -> None:
     assert found["offsetstream_last_batch_timestamp_seconds",] > 1e9
 
 
-def test_every_state_of_a_partition_is_told() -> None:
+def test_every_partition_state_has_a_series() -> None:
     metrics = JobMetrics()
     metrics.watch(lambda: ReplayPosition(by_state={"owned": 49, "failed": 1}, hanging=2, blocked=3, leaderless=4))
     found = values(metrics)

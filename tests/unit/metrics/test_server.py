@@ -1,4 +1,4 @@
-"""What the job answers over HTTP, asked as Prometheus and an orchestrator ask."""
+"""The job's HTTP answers to Prometheus and to an orchestrator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url(metrics: JobMetrics) -> Iterator[str]:
         yield found
 
 
-def test_it_listens_on_addresses_of_ipv6_too(metrics: JobMetrics) -> None:
+def test_it_listens_on_ipv6_addresses(metrics: JobMetrics) -> None:
     with serving("::1", 0, metrics.registry, metrics.standing) as url:
         assert ask(url, "/healthz") == (200, "ok\n")
 
@@ -63,7 +63,7 @@ def test_a_job_is_ready_once_it_owns_all_partitions(
     assert ask(url, "/healthz") == (200, "ok\n")
 
 
-def test_metrics_are_as_they_are_at_the_scrape(url: str, metrics: JobMetrics) -> None:
+def test_a_scrape_shows_the_current_values(url: str, metrics: JobMetrics) -> None:
     metrics.watch(lambda: ReplayPosition(behind_records=7))
     assert "\noffsetstream_behind_records 7.0\n" in ask(url, "/metrics")[1]
     metrics.watch(lambda: ReplayPosition(behind_records=8))
@@ -81,12 +81,12 @@ def test_metrics_are_as_they_are_at_the_scrape(url: str, metrics: JobMetrics) ->
         ("HEAD", "/metrics", 200),
     ],
 )
-def test_nothing_else_is_there(url: str, method: str, path: str, status: int) -> None:
+def test_other_paths_and_methods_are_refused(url: str, method: str, path: str, status: int) -> None:
     assert ask(url, path, method)[0] == status
 
 
 @pytest.mark.parametrize("version", ["abc", "\xff", "1.0.0", "99"])
-def test_a_format_that_is_none_is_answered_in_text(url: str, version: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_format_is_answered_as_text(url: str, version: str, capfd: pytest.CaptureFixture[str]) -> None:
     where = urlsplit(url)
     connection = HTTPConnection(str(where.hostname), where.port, timeout=10)
     with closing(connection):
@@ -96,7 +96,7 @@ def test_a_format_that_is_none_is_answered_in_text(url: str, version: str, capfd
     assert capfd.readouterr().err == ""
 
 
-def test_who_hangs_up_in_the_middle_is_not_told_of(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_hangs_up_is_not_logged(url: str, capfd: pytest.CaptureFixture[str]) -> None:
     where = urlsplit(url)
     for asked in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /met", b"\x16\x03\x01"):
         with socket.create_connection((str(where.hostname), int(where.port or 0))) as connection:
@@ -106,7 +106,7 @@ def test_who_hangs_up_in_the_middle_is_not_told_of(url: str, capfd: pytest.Captu
     assert capfd.readouterr().err == ""
 
 
-def test_an_address_that_is_taken_is_one_line(url: str, metrics: JobMetrics) -> None:
+def test_an_address_in_use_is_a_one_line_error(url: str, metrics: JobMetrics) -> None:
     where = urlsplit(url)
     with (
         pytest.raises(UsageError, match=r"^cannot listen on \S+ for metrics: .+; give another metrics-port or") as told,
@@ -119,7 +119,7 @@ def test_an_address_that_is_taken_is_one_line(url: str, metrics: JobMetrics) -> 
 @pytest.mark.parametrize(
     ("address", "port"), [("no.such.host.invalid", 0), ("a..b", 0), (LOOPBACK, 70_000), ("192.0.2.1", 0)]
 )
-def test_an_address_that_is_none_is_one_line(metrics: JobMetrics, address: str, port: int) -> None:
+def test_an_invalid_address_is_a_one_line_error(metrics: JobMetrics, address: str, port: int) -> None:
     with (
         pytest.raises(UsageError, match=f"^cannot listen on {address}:{port} for metrics: "),
         serving(address, port, metrics.registry, metrics.standing),
@@ -127,7 +127,7 @@ def test_an_address_that_is_none_is_one_line(metrics: JobMetrics, address: str, 
         pass
 
 
-def test_a_port_is_free_again_at_once(metrics: JobMetrics) -> None:
+def test_the_port_is_free_as_soon_as_the_server_stops(metrics: JobMetrics) -> None:
     (port,) = free_ports(1)
     for _ in range(2):
         with serving(LOOPBACK, port, metrics.registry, metrics.standing) as url:

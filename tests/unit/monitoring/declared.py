@@ -1,4 +1,4 @@
-"""The series that a scrape of the job has, by what declares them."""
+"""The series of a scrape of the job, as their declarations give them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LABELS_OF_SCRAPES = {"cluster", "job", "instance"}
 
 
 def declared_labels() -> dict[str, set[str]]:
-    """Return the labels of each series' name: of our families, of the process, and what Prometheus itself adds."""
+    """Return the labels of each series by name: our families, the process metrics, and what Prometheus adds."""
     found: dict[str, set[str]] = {"up": set()}
     for metric in ProcessCollector(registry=CollectorRegistry()).collect():
         found |= {sample.name: set() for sample in metric.samples}

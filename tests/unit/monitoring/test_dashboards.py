@@ -1,4 +1,4 @@
-"""Grafana's dashboards: as the script makes them, by Grafana's own classes, of metrics that there are."""
+"""Grafana dashboards: current, readable by Grafana's own classes, and made of metrics that exist."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def panels(path: Path) -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Every expression, with where it is: of panels, variables and alerts."""
+    """Every expression of panels, variables and alerts, with its place."""
     for path in DASHBOARDS:
         yield from ((f"{path.name}: {query.place}", query.expression) for query in queries(path))
     yield from ((f"{ALERTS.name}: {alert['alert']}", alert["expr"]) for alert in alerts())
 
 
-def test_metrics_are_told_from_other_words() -> None:
+def test_metric_names_are_distinguished_from_other_words() -> None:
     rate = 'sum by (group) (rate(one{topic=~"a}b"}[5m] offset 15m))'
     assert metrics_in(f"{rate} / on (topic) group_left () two and ignoring (x) three > 4e3") == {"one", "two", "three"}
     assert metrics_in("topk(5, sum without (state)(up == bool 1)) or absent(kafka_a:b)") == {"up", "kafka_a:b"}
 
 
-def test_the_files_are_what_the_script_makes() -> None:
+def test_the_files_are_current() -> None:
     script = runpy.run_path(str(SCRIPT))
     assert set(script["DASHBOARDS"]) == set(NAMES)
     for path in DASHBOARDS:
@@ -47,13 +47,13 @@ def test_the_files_are_what_the_script_makes() -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=NAMES)
-def test_grafanas_classes_read_them_whole(path: Path) -> None:
+def test_grafana_classes_read_the_complete_files(path: Path) -> None:
     register_default_plugins()
     read = Dashboard.from_json(dashboard(path))
     assert JSONEncoder(indent=2).encode(read) + "\n" == path.read_text("utf-8")
 
 
-def test_every_metric_is_declared_with_the_labels_that_are_chosen_by() -> None:
+def test_every_metric_is_declared_with_the_labels_that_queries_select() -> None:
     declared = declared_labels()
     found = list(expressions())
     assert len(found) > 60
@@ -71,7 +71,7 @@ def test_every_metric_of_the_job_is_shown() -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=NAMES)
-def test_a_panel_tells_what_it_shows(path: Path) -> None:
+def test_every_panel_has_a_description(path: Path) -> None:
     for panel in panels(path):
         assert panel["title"], panel
         assert panel["description"], panel["title"]
@@ -83,13 +83,13 @@ def test_a_panel_tells_what_it_shows(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=NAMES)
-def test_the_data_source_is_chosen_where_it_is_looked_at(path: Path) -> None:
+def test_the_viewer_chooses_the_data_source(path: Path) -> None:
     uids = re.findall(r'"uid": "([^"]*)"', path.read_text("utf-8"))
     assert set(uids) == {"${datasource}", dashboard(path)["uid"]}
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=NAMES)
-def test_panels_lie_beside_each_other(path: Path) -> None:
+def test_panels_do_not_overlap(path: Path) -> None:
     every = dashboard(path)["panels"]
     assert len({panel["id"] for panel in every}) == len(every)
     places = [panel["gridPos"] for panel in every]

@@ -1,4 +1,4 @@
-"""Prometheus' own tool over the alerts, its tests of them, its configuration, and every query of the dashboards."""
+"""Prometheus' own tool checks the alerts, their tests, the configuration, and every dashboard query."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ pytestmark = pytest.mark.nightly
 PROMETHEUS = ALERTS.parent
 
 
-def test_the_rules_are_sound() -> None:
+def test_the_alert_rules_are_valid() -> None:
     promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS)
 
 
-def test_the_alerts_fire_when_they_must_and_only_then() -> None:
+def test_the_alerts_fire_exactly_when_they_must() -> None:
     promtool("test", "rules", PROMETHEUS / "alerts_test.yml")
 
 
-def test_an_alert_that_never_fires_is_found(tmp_path: Path) -> None:
-    """And one that always does: the tests of alerts would fail for each."""
+def test_the_alert_tests_catch_an_alert_that_never_or_always_fires(tmp_path: Path) -> None:
+    """The alert tests fail for an alert that never fires, and for one that always does."""
     rules = yaml.safe_load(ALERTS.read_text("utf-8"))
     (tmp_path / "alerts_test.yml").write_text((PROMETHEUS / "alerts_test.yml").read_text("utf-8"), "utf-8")
     every = [rule for group in rules["groups"] for rule in group["rules"]]
@@ -37,12 +37,12 @@ def test_an_alert_that_never_fires_is_found(tmp_path: Path) -> None:
         rule["expr"] = right
 
 
-def test_the_configuration_is_sound() -> None:
+def test_the_configuration_is_valid() -> None:
     promtool("check", "config", PROMETHEUS / "prometheus.yml")
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=[path.stem for path in DASHBOARDS])
-def test_every_query_is_one(path: Path) -> None:
+def test_every_query_is_valid(path: Path) -> None:
     rules = [
         {"record": f"query:{number}", "expr": filled(query.expression)} for number, query in enumerate(queries(path))
     ]

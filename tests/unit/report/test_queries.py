@@ -1,4 +1,4 @@
-"""What the page's queries find, of tables made for one question."""
+"""Results of the report's queries on small tables, one question each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def before(minutes: int) -> datetime:
 
 
 def commits(group: str, offset: int, *steps: tuple[int, int | None]) -> list[dict[str, Any]]:
-    """Commits, or deletions (None), so many minutes before the end."""
+    """Commits, or deletions (None), each at a number of minutes before the end."""
     own = PLACE | {"group_id": group, "offsets_partition": 1, "log_id": 0}
     return [
         own
@@ -29,7 +29,7 @@ def commits(group: str, offset: int, *steps: tuple[int, int | None]) -> list[dic
     ]
 
 
-def test_of_a_deleted_offset_nothing_waits_any_more(tmp_path: Path) -> None:
+def test_a_deleted_offset_has_no_lag(tmp_path: Path) -> None:
     create_empty_tables(tmp_path)
     ends = [
         PLACE | {"high_watermark": 100 if minutes > 50 else 150, "sampled_at": before(minutes)}
@@ -47,7 +47,7 @@ def test_of_a_deleted_offset_nothing_waits_any_more(tmp_path: Path) -> None:
     for number, (group, own) in enumerate(steps.items()):
         append_rows(tmp_path, "offset_commits", commits(group, 10 * number, *own))
     found = find(store_at(str(tmp_path)), Period(before(120), UNTIL)).by_group("lag")
-    # A bucket has the greatest lag within, and that at its beginning is one: what falls does so a minute later.
+    # A bucket shows its greatest lag, including the lag at its start: a drop shows one bucket later.
     told = {group: [(120 - row["seconds"] // 60, row["lag"]) for row in rows] for group, rows in found.items()}
     assert told == {
         "gone": [(90, 90), (50, 140), (39, 0)],

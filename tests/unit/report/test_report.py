@@ -1,4 +1,4 @@
-"""The page: what it says, what it may ask for, what hostile names become in it, and how it is written."""
+"""The report page: its texts, its network access, hostile names in it, and how the file is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def page(world: Path) -> Page:
     return page_of(world, *PERIOD)
 
 
-def test_what_is_not_ok_comes_first(page: Page) -> None:
+def test_groups_that_are_not_ok_come_first(page: Page) -> None:
     headings = ("groups are not OK", "Who moved offsets", "Lag, in messages", "Rebalances", "Who owned which partition")
     places = [page.text.index(f"{heading}\n") for heading in (*headings, "Commits", "offsets partitions")]
     assert places == sorted(places)
@@ -50,13 +50,13 @@ def test_what_is_not_ok_comes_first(page: Page) -> None:
     assert page.text.index("group-2") < page.text.index("group-10") < page.text.index("group-9")
 
 
-def test_a_wait_that_began_before_the_samples_is_told_as_such(world: Path) -> None:
+def test_a_wait_that_started_before_the_samples_is_marked(world: Path) -> None:
     text = page_of(world, "--since", "2026-01-05T10:00", "--until", "2026-01-05T10:03").text
     assert re.search(r"\d>\d+ (s|min)", text)
     assert re.search(r"\d\d+ s", text)
 
 
-def test_each_chart_is_drawn_once_and_has_its_rows(page: Page) -> None:
+def test_each_chart_is_drawn_once_with_its_rows(page: Page) -> None:
     drawn = [int(str(attributes["data-chart"])) for tag, attributes in page.tags if attributes.get("data-chart")]
     assert sorted(drawn) == list(range(len(page.data["charts"])))
     kinds = {tuple(chart["columns"]) for chart in page.data["charts"]}
@@ -76,7 +76,7 @@ def test_lag_is_the_sum_over_partitions_as_it_changed(page: Page, world: Path) -
     assert page.data["charts"][number]["rows"][-1] == [2400, sum(row["lag"] or 0 for row in status)]
 
 
-def test_the_browser_may_ask_nobody(page: Page) -> None:
+def test_the_browser_may_send_no_request(page: Page) -> None:
     policy = next(str(a["content"]) for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in page.scripts[1:]}
     assert policy.startswith("default-src 'none'; ")
@@ -91,11 +91,11 @@ def _anchors(page: Page) -> set[str]:
     return {str(a["href"])[:5] for tag, a in page.tags if tag == "a" and str(a["href"]).startswith("#")} | {"#"}
 
 
-def test_it_is_small_before_its_data(page: Page) -> None:
+def test_the_page_without_data_is_small(page: Page) -> None:
     assert len(page.source) - len(page.scripts[0]) < 1_500_000
 
 
-def test_hosts_are_told_on_request_only(page: Page, world: Path) -> None:
+def test_hosts_are_shown_on_request_only(page: Page, world: Path) -> None:
     assert "10.0.0." not in page.source
     assert " at /10.0.0." in page_of(world, *PERIOD, "--show-hosts").text
 
@@ -135,7 +135,7 @@ def test_a_period_without_data_says_so(world: Path) -> None:
     assert "No group committed an offset in this period" in text
 
 
-def test_that_nobody_moved_offsets_is_said_of_times_that_the_history_has(tmp_path: Path) -> None:
+def test_no_offset_moves_is_claimed_only_for_times_in_the_history(tmp_path: Path) -> None:
     tables, hour = tmp_path / "tables", datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     create_empty_tables(tables)
     book = {"offsets_partition": 0, "log_id": 0, "load_state": "OWNED", "history_complete_from": hour}
@@ -145,8 +145,8 @@ def test_that_nobody_moved_offsets_is_said_of_times_that_the_history_has(tmp_pat
     assert f"Nobody since {hour:%Y-%m-%d %H:%M:%S}. The history is incomplete before that time" in text
 
 
-def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path) -> None:
-    """A group that commits alone has no assignment: that is no lack of the history."""
+def test_the_page_of_a_group_says_what_this_group_lacks(tmp_path: Path) -> None:
+    """A group that only commits has no assignment. That is no gap in the history."""
     tables = tmp_path / "tables"
     create_empty_tables(tables)
     append_rows(tables, "offsets_partitions", [{"offsets_partition": 0, "coordinator_id": 1, "next_decoded_offset": 7}])
@@ -161,7 +161,7 @@ def test_the_page_of_a_group_says_what_is_not_there_of_this_group(tmp_path: Path
 
 
 @pytest.mark.parametrize("brokers", [8, 9])
-def test_colours_that_are_of_two_are_told(tmp_path: Path, brokers: int) -> None:
+def test_a_colour_used_twice_is_explained(tmp_path: Path, brokers: int) -> None:
     tables = tmp_path / "tables"
     create_empty_tables(tables)
     rows = [{"offsets_partition": number, "coordinator_id": number} for number in range(brokers)]
@@ -171,7 +171,7 @@ def test_colours_that_are_of_two_are_told(tmp_path: Path, brokers: int) -> None:
     assert "broker 7" in page.text
 
 
-def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
+def test_the_page_says_how_many_moves_it_does_not_show(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     create_empty_tables(tables)
     move = {"event": "coordinator moved", "offsets_partition": 1, "event_at": datetime.now(UTC) - timedelta(hours=1)}
@@ -193,15 +193,15 @@ def test_moves_that_are_not_shown_are_told(tmp_path: Path) -> None:
         (("--until", "0001-01-01"), "give an earlier --since"),
     ],
 )
-def test_a_period_that_is_none(world: Path, options: tuple[str, ...], words: str) -> None:
+def test_an_invalid_period_is_refused(world: Path, options: tuple[str, ...], words: str) -> None:
     done = within("report", "--file", str(world.parent / "none.html"), "--tables", str(world), *options)
     assert done.returncode in {1, 2}
     assert words in done.stderr
     assert not (world.parent / "none.html").exists()
 
 
-def test_what_is_no_plain_file_stays_what_it_is(tmp_path: Path) -> None:
-    """As root, a page for /dev/null took the device's place."""
+def test_a_page_never_replaces_what_is_not_a_plain_file(tmp_path: Path) -> None:
+    """Run as root, a page written to /dev/null replaced the device."""
     page, link, pipe = tmp_path / "page.html", tmp_path / "link", tmp_path / "pipe"
     link.symlink_to("page.html")
     write_file(str(link), b"one")
@@ -215,7 +215,7 @@ def test_what_is_no_plain_file_stays_what_it_is(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_a_page_that_nobody_else_may_read_stays_so(tmp_path: Path) -> None:
+def test_a_private_page_stays_private(tmp_path: Path) -> None:
     page, new = tmp_path / "page.html", tmp_path / "new.html"
     page.touch(0o600)
     before = os.umask(0o077)
@@ -227,7 +227,7 @@ def test_a_page_that_nobody_else_may_read_stays_so(tmp_path: Path) -> None:
     assert [stat.S_IMODE(each.stat().st_mode) for each in (page, new)] == [0o600, 0o600]
 
 
-def test_a_page_takes_the_place_of_the_one_before_whole(tmp_path: Path) -> None:
+def test_a_page_replaces_the_previous_one_atomically(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     write_file(str(file), b"one")
     with file.open("rb") as reading:

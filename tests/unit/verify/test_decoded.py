@@ -1,4 +1,4 @@
-"""The decoded history against the state tables: an assignment is one, whatever its topic was known as."""
+"""The decoded history against the state tables: an assignment is the same one however its topic was known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_topic_whose_name_was_learned_later_is_the_same(tables: PathStore) -> 
     assert decoded_differences(tables) == []
 
 
-def test_topics_that_are_named_are_told_apart_by_their_names(tables: PathStore) -> None:
+def test_named_topics_are_distinguished_by_name(tables: PathStore) -> None:
     for topic in ("orders", "payments"):
         classic = OF_ALL | {"topic_id": None, "topic": topic}
         add(tables, "assignment_history", classic | {"record_offset": 1, "change": "assigned"})

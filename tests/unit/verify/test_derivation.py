@@ -1,4 +1,4 @@
-"""The decoded history against a derivation from the records: what was changed by hand is found, and nothing else is."""
+"""The decoded history against a derivation from the records: every manual change is found, and nothing else is."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from testkit.tables import append_rows, new_tables
 from tests.spark.log import random_log, raw_rows
 
 Row = dict[str, Any]
-RENEWED = 2  # of this offsets partition there is a log that is over, too
+RENEWED = 2  # this offsets partition also has an earlier log that has ended
 DAY, BEFORE = date(2026, 1, 5), datetime(2025, 1, 1, tzinfo=UTC)
 NAMES: dict[str, str] = {}
 
 
 def records_of(seed: int) -> Iterator[Row]:
-    """The group records of a log of each partition."""
+    """The group records of one log for each partition."""
     raw = raw_rows(random_log(seed, 50))
     decoded = decode_on_driver(raw)
     names = ("group_id", "key_type", "key_json", "value_version", "value_json", "offsets_partition", "record_offset")
@@ -53,7 +53,7 @@ def records() -> list[Row]:
 
 @pytest.fixture
 def tables(tmp_path: Path, records: list[Row]) -> PathStore:
-    """Tables with these records, and with what they mean by the model."""
+    """Tables with these records and with the model's decoded rows."""
     found = new_tables(tmp_path / "tables")
     append(found, RECORDS, records)
     for name, rows in expected_changes(records, NAMES).items():
@@ -69,7 +69,7 @@ def tables(tmp_path: Path, records: list[Row]) -> PathStore:
 
 
 def append(tables: PathStore, name: str, rows: list[Row], day: date = DAY) -> None:
-    """Append rows of a job whose times are milliseconds."""
+    """Append rows as a job writes them; times are milliseconds."""
     schema = load_schema(name)
     signed = {"checkpoint_id": 1, "batch_id": 7, "written_day": day}
     table = from_rows([dict.fromkeys(schema.column_names) | row for row in rows], schema.unsigned)
@@ -84,7 +84,7 @@ def put(tables: PathStore, name: str, rows: list[Row]) -> None:
 
 
 def compared_of(records: list[Row]) -> int:
-    """How many records are compared: of the log that is over, up to its last change."""
+    """How many records are compared: of the log that has ended, only those up to its last change."""
     changed = {
         name: [row for row in rows if row["log_id"] == 0] for name, rows in expected_changes(records, NAMES).items()
     }
@@ -100,7 +100,7 @@ def found_in(tables: PathStore) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_what_the_records_mean_is_no_difference(tables: PathStore, records: list[Row]) -> None:
+def test_correctly_decoded_rows_are_no_difference(tables: PathStore, records: list[Row]) -> None:
     result = compare_derivation(tables)
     assert result.differences == []
     assert (result.records, result.not_compared) == (compared_of(records), 0)
@@ -108,7 +108,7 @@ def test_what_the_records_mean_is_no_difference(tables: PathStore, records: list
 
 
 @pytest.mark.parametrize("name", DECODED_TABLES)
-def test_a_row_that_was_changed_removed_or_doubled_is_found(tables: PathStore, name: str) -> None:
+def test_a_changed_removed_or_doubled_row_is_found(tables: PathStore, name: str) -> None:
     rows = read_rows(tables.open(name))
     for row in rows[:: len(rows) // 2]:
         others = [each for each in rows if each is not row]
@@ -126,7 +126,7 @@ def test_a_row_that_was_changed_removed_or_doubled_is_found(tables: PathStore, n
     assert found_in(tables) == []
 
 
-def test_a_record_that_is_none_is_named(tables: PathStore) -> None:
+def test_an_undecodable_record_is_named(tables: PathStore) -> None:
     rows = read_rows(tables.open(RECORDS))
     row = next(row for row in rows if row["value_json"] is not None)
     for made_up in ("no JSON", "{}", "[]"):
@@ -134,7 +134,7 @@ def test_a_record_that_is_none_is_named(tables: PathStore) -> None:
         assert found_in(tables) == [(RECORDS, row["record_offset"], row["group_id"], "value_json")]
 
 
-def test_portions_of_groups_leave_none_out(
+def test_comparing_groups_in_portions_covers_all(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, records: list[Row]
 ) -> None:
     monkeypatch.setattr(portions, "_AT_ONCE", 25_000)  # less than a log has
@@ -148,7 +148,7 @@ def test_portions_of_groups_leave_none_out(
     assert [each[::2] for each in found_in(tables)] == [(name, "~ nobody's, after all others")]
 
 
-def test_what_is_not_decoded_yet_is_not_compared(tables: PathStore) -> None:
+def test_records_not_decoded_yet_are_not_compared(tables: PathStore) -> None:
     changes = sorted(row["record_offset"] for row in read_rows(tables.open("group_history"), "offsets_partition = 0"))
     end = changes[len(changes) // 2] + 1
     for name in DECODED_TABLES:
@@ -164,7 +164,7 @@ def test_rows_that_retention_thinned_are_not_compared(tables: PathStore) -> None
     for row in read_rows(tables.open("group_history")):
         ends[row["offsets_partition"], row["log_id"]].append(row["record_offset"])
     middle = {log: sorted(offsets)[len(offsets) // 2] for log, offsets in ends.items()}
-    middle[RENEWED, 0] = max(ends[RENEWED, 0]) + 99  # all of it was before the log that is there now
+    middle[RENEWED, 0] = max(ends[RENEWED, 0]) + 99  # all of it is from before the current log
     for name in (RECORDS, *DECODED_TABLES):
         rows = read_rows(tables.open(name))
         early = [row for row in rows if row["record_offset"] <= middle[row["offsets_partition"], row["log_id"]]]
@@ -181,10 +181,8 @@ def test_rows_that_retention_thinned_are_not_compared(tables: PathStore) -> None
     assert (name, row["record_offset"], row["group_id"], "row") in found_in(tables)
 
 
-def test_a_group_that_a_load_ended_without_a_record_is_compared_up_to_there(
-    tables: PathStore, records: list[Row]
-) -> None:
-    """Compaction had taken the record; from then on it is not known which of its cells went."""
+def test_a_group_ended_by_a_load_is_compared_up_to_that_load(tables: PathStore, records: list[Row]) -> None:
+    """Compaction had removed the record. From then on it is unknown which of its cells went."""
     place = {"offsets_partition": 0, "log_id": 0}
     of_log = [row for row in read_rows(tables.open("group_history")) if row.items() >= place.items()]
     last = {row["group_id"]: row for row in sorted(of_log, key=lambda row: row["record_offset"])}
@@ -197,6 +195,6 @@ def test_a_group_that_a_load_ended_without_a_record_is_compared_up_to_there(
     assert (result.differences, result.not_compared) == ([], 1)
     put(tables, "group_history", [*(row for row in rows if row != ended), closing])
     assert ("group_history", ended["record_offset"], ended["group_id"], "row") in found_in(tables)
-    # But not where the history is complete.
+    # Where the history is complete, it is a difference.
     put(tables, "group_history", [*rows, closing | {"record_timestamp": BEFORE + timedelta(seconds=1)}])
     assert found_in(tables) == [("group_history", end, ended["group_id"], "row")]

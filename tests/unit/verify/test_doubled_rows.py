@@ -1,4 +1,4 @@
-"""Rows that are there twice, in tables that the project's own writers made."""
+"""Rows that are in a table twice, in tables that the project's own writers made."""
 
 import shutil
 from datetime import UTC, datetime
@@ -46,12 +46,12 @@ def test_each_row_is_there_once(tables: PathStore) -> None:
     assert doubled_rows(tables) == []
 
 
-def test_tables_of_an_older_version_lack_one(tables: PathStore) -> None:
+def test_tables_of_an_older_version_may_lack_a_table(tables: PathStore) -> None:
     shutil.rmtree(tables.table("history_ledger"))
     assert doubled_rows(tables) == []
 
 
-def test_a_doubled_state_table(tables: PathStore) -> None:
+def test_doubled_state_rows_are_found(tables: PathStore) -> None:
     for name in ("offsets_partitions", "committed_offsets"):
         double(tables, name)
     found = [(each.table, each.column, each.in_tables, each.other) for each in doubled_rows(tables)]
@@ -61,7 +61,7 @@ def test_a_doubled_state_table(tables: PathStore) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
-def test_doubled_records(tables: PathStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_doubled_history_records_are_found(tables: PathStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
     double(tables, "offset_commits", "offsets_partition = 2 AND record_offset > 4")
     double(tables, "offset_commits", "offsets_partition = 0")

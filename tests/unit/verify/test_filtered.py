@@ -1,4 +1,4 @@
-"""What of a cluster's answers the filters of the tables leave out, partition by partition."""
+"""Which of a cluster's answers the tables' filters exclude, partition by partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def books(filters: Filters, partitions: int = 1) -> dict[int, dict[str, Any]]:
     return dict.fromkeys(range(partitions), row)
 
 
-def test_groups_and_offsets_are_left_out() -> None:
+def test_filtered_groups_and_offsets_are_excluded() -> None:
     kept = kept_answers(told(), books(SOME))
     assert [row["group_id"] for row in kept.groups] == ["in", "bare"]
     assert [(row["group_id"], row["topic"]) for row in kept.offsets] == [("in", "orders")]
@@ -44,14 +44,14 @@ def test_groups_and_offsets_are_left_out() -> None:
     assert kept.filtered == Filtered({"out"}, 2, {"bare"})
 
 
-def test_without_filters_the_answers_are_as_they_are() -> None:
+def test_without_filters_the_answers_stay_unchanged() -> None:
     answers = told()
     assert kept_answers(answers, books(Filters())) is answers
-    assert kept_answers(answers, {0: {"load_state": "OWNED"}}) is answers  # of an older version's tables
+    assert kept_answers(answers, {0: {"load_state": "OWNED"}}) is answers  # tables of an older version
 
 
-def test_each_partition_has_its_own() -> None:
-    """As while a job is loading them by others: those to come have the earlier ones."""
+def test_each_partition_has_its_own_filters() -> None:
+    """While a job reloads partitions under other filters, those not yet loaded have the earlier ones."""
     partitions = books(Filters(), 7)
     homes = {group_id: partition_for(group_id, 7) for group_id in GROUPS}
     assert homes["in"] != homes["out"] != homes["bare"] != homes["in"]
@@ -64,7 +64,7 @@ def test_each_partition_has_its_own() -> None:
     ]
 
 
-def test_what_is_filtered_and_in_the_tables_is_a_difference_and_a_bare_group_is_none() -> None:
+def test_a_filtered_row_in_the_tables_is_a_difference_but_a_bare_group_is_not() -> None:
     simple = {"group_type": "Classic", "state": "Empty", "protocol_type": None, "member_count": 0}
     held: dict[str, list[dict[str, Any]]] = {
         "groups": [{"group_id": group_id, **simple} for group_id in ("in", "out")],

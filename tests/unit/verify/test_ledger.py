@@ -1,4 +1,4 @@
-"""The ledger of the history: right through crashes, repetitions, summing up and retention; and what it shows."""
+"""The history ledger stays right through crashes, repeats, summing up and retention, and shows what is wrong."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def apply(tables: PathStore, rows: pa.Table, batch: BatchId) -> None:
 
 
 def append_of_days(tables: PathStore, by_day: dict[int, range]) -> None:
-    """Rows that were written some days ago, counted."""
+    """Append and count rows that were written some days ago."""
     for days, offsets in sorted(by_day.items(), reverse=True):
         rows = commits(0, offsets).set_column(
             SCHEMA.column_names.index("written_day"), "written_day", pa.array([ago(days)] * len(offsets))
@@ -85,15 +85,15 @@ def entries(tables: PathStore) -> list[dict[str, Any]]:
     return read_rows(tables.open(LEDGER))
 
 
-def test_what_is_counted_is_there(tables: PathStore) -> None:
+def test_counted_rows_match_the_history(tables: PathStore) -> None:
     for number in range(3):
         rows = pa.concat_tables([commits(0, range(10 * number, 10 * number + 5)), commits(1, [number], log_id=2)])
         apply(tables, rows, BatchId(1, number))
-        apply(tables, rows, BatchId(1, number))  # once more
+        apply(tables, rows, BatchId(1, number))  # the same batch again
     assert differences(tables) == []
     assert sum(row["rows"] for row in entries(tables)) == 18
     assert last_offsets(tables.open(LEDGER), COMMITS) == {(0, 0): 24, (1, 2): 2}
-    append(tables, commits(0, [40]), BatchId(1, 3))  # a job is at it: not counted yet
+    append(tables, commits(0, [40]), BatchId(1, 3))  # a job is still writing: not counted yet
     assert differences(tables) == []
 
 
@@ -102,7 +102,7 @@ def double(tables: PathStore, where: str) -> None:
     write_deltalake(tables.table(COMMITS), rows, mode="append")
 
 
-def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> None:
+def test_missing_doubled_or_changed_rows_are_named(tables: PathStore) -> None:
     for number in range(3):
         apply(tables, commits(4, range(10 * number, 10 * number + 5)), BatchId(1, number))
     table = DeltaTable(tables.table(COMMITS))
@@ -118,22 +118,22 @@ def test_rows_that_are_gone_doubled_or_changed_are_named(tables: PathStore) -> N
     assert f"{place}, batch_id 2: rows is 0 in the tables, 5 in the ledger" in differences(tables)
 
 
-def test_what_a_job_left_uncounted_is_counted_by_the_next_and_what_is_gone_stays_gone(tables: PathStore) -> None:
+def test_the_next_job_counts_uncounted_rows_and_lost_rows_stay_lost(tables: PathStore) -> None:
     apply(tables, commits(0, range(5)), BatchId(1, 0))
-    append(tables, commits(0, range(5, 9)), BatchId(1, 1))  # and it died
+    append(tables, commits(0, range(5, 9)), BatchId(1, 1))  # then the job died
     DeltaTable(tables.table(COMMITS)).delete("record_offset = 2")
     for _ in range(2):
         count_uncounted(tables, RECORD_TABLES, 5, OPEN)
         assert [each.rpartition("batch_id ")[2] for each in differences(tables)] == [
             "0: rows is 4 in the tables, 5 in the ledger"
         ]
-    # The same batch again, with more: what was there is not counted twice.
+    # The same batch again, with more rows: existing rows are not counted twice.
     apply(tables, commits(0, range(5, 9)), BatchId(1, 1))
     apply(tables, commits(1, [3]), BatchId(1, 2))
     assert len(differences(tables)) == 1
 
 
-def test_a_history_from_before_the_ledger_is_counted_as_it_is(tables: PathStore) -> None:
+def test_a_history_older_than_the_ledger_is_counted_as_found(tables: PathStore) -> None:
     append(tables, pa.concat_tables([commits(0, range(5)), commits(1, range(100, 103))]), BatchId(3, 7))
     count_uncounted(tables, RECORD_TABLES, 1000, OPEN)
     assert differences(tables) == []
@@ -150,7 +150,7 @@ def test_a_deleted_history_is_forgotten(tables: PathStore) -> None:
     assert differences(tables) == []
 
 
-def test_days_that_are_over_are_summed_up(tables: PathStore) -> None:
+def test_past_days_are_summed_up(tables: PathStore) -> None:
     append_of_days(tables, {2: range(6), 1: range(6, 8)})
     for number in range(3):
         apply(tables, commits(0, [20 + number]), BatchId(1, number))
@@ -165,7 +165,7 @@ def test_days_that_are_over_are_summed_up(tables: PathStore) -> None:
 
 
 class Interruption:
-    """Something that happens when retention is about to take the rows of its n-th day."""
+    """Do something when retention is about to delete the rows of its n-th day."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, day: int, happen: Callable[[], object]) -> None:
         self.left, whole = day, PathSnapshot.replace
@@ -189,18 +189,18 @@ HORIZONS = [0, 2, 3, 4]  # days ago
 
 @pytest.mark.parametrize("next_horizon", HORIZONS)
 @pytest.mark.parametrize(("is_wrong", "day"), [(False, 1), (True, 2)])
-def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
+def test_a_killed_retention_is_forgotten_or_finished_by_the_next(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, is_wrong: bool, day: int, next_horizon: int
 ) -> None:
     append_of_days(tables, DAYS)
     if is_wrong:
-        DeltaTable(tables.table(COMMITS)).delete(f"record_offset = {7 if day == 1 else 15}")  # which goes anyway
+        DeltaTable(tables.table(COMMITS)).delete(f"record_offset = {7 if day == 1 else 15}")  # deleted anyway
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         Interruption(patch, day, die)
         thin_history(tables, SCHEMA, ago(3))
     assert lost_rows(tables) == [1] * is_wrong
     sum_up_days(tables, ago(0))  # by the job
-    apply(tables, commits(0, [40]), BatchId(11, 0))  # what was the end of the log is not any more
+    apply(tables, commits(0, [40]), BatchId(11, 0))  # the previous end of the log is outdated
     thin_history(tables, SCHEMA, ago(next_horizon))
     assert lost_rows(tables) == [1] * is_wrong
     assert [row for row in entries(tables) if row["batch_id"] is not None and row["batch_id"] < -1] == []
@@ -208,7 +208,7 @@ def test_a_retention_that_died_is_forgotten_or_finished_by_the_next(
 
 @pytest.mark.parametrize("other_horizon", HORIZONS)
 @pytest.mark.parametrize("day", [1, 2])
-def test_of_retentions_at_once_each_counts_what_it_took(
+def test_concurrent_retentions_each_count_what_they_deleted(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, day: int, other_horizon: int
 ) -> None:
     append_of_days(tables, DAYS)
@@ -219,17 +219,17 @@ def test_of_retentions_at_once_each_counts_what_it_took(
     assert len(set(places)) == len(places) < 32
 
 
-def test_what_a_retention_that_stood_still_noted_is_not_taken_for_another_ones(
+def test_the_note_of_a_paused_retention_is_not_mistaken_for_anothers(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its note and its rows another one clears up behind it, and goes no further."""
+    """Between its note and its deletion, another retention cleans up behind it, and goes no further."""
     append_of_days(tables, DAYS)
     Interruption(monkeypatch, 1, lambda: apply_notes(tables))
     thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
 
 
-def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: PathStore) -> None:
+def test_doubled_rows_count_once_when_retention_deletes_them(tables: PathStore) -> None:
     append_of_days(tables, DAYS)
     double(tables, "record_offset < 15")
     assert len(differences(tables)) == 2
@@ -237,8 +237,8 @@ def test_rows_that_were_doubled_count_once_when_retention_takes_them(tables: Pat
     assert differences(tables) == []
 
 
-def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) -> None:
-    """A job died yesterday; retention comes before the next."""
+def test_retention_leaves_uncounted_rows_to_the_job(tables: PathStore) -> None:
+    """A job died yesterday. Retention runs before the next job."""
     append_of_days(tables, {5: range(3)})
     late = commits(0, range(3, 9))
     write_deltalake(
@@ -252,7 +252,7 @@ def test_rows_that_are_not_counted_yet_are_left_to_the_job(tables: PathStore) ->
     assert differences(tables) == []
 
 
-def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_write_makes_summing_up_start_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     append_of_days(tables, {1: range(6)})
     whole, beaten = ledger_days._entries_of_day, list[object]()
 
@@ -269,6 +269,6 @@ def test_a_write_in_between_makes_summing_up_begin_anew(tables: PathStore, monke
     assert [row["rows"] for row in entries(tables)] == [9]
 
 
-def test_nothing_to_correct_without_a_ledger(tables: PathStore) -> None:
+def test_without_a_ledger_there_is_nothing_to_correct(tables: PathStore) -> None:
     note_thinned(tables, tables.open(COMMITS), str(date(2030, 1, 1)), commits(0, range(3)))
     assert entries(tables) == []

@@ -1,4 +1,4 @@
-"""Rows of a history against the records of a log: what is in both, what compaction explains, and what nothing does."""
+"""History rows against log records: what is in both, what compaction explains, and what nothing explains."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ Row = tuple[int, int, str] | tuple[int, int, str, dict[str, Any]]  # partition, 
 
 def records(*rows: Row) -> Records:
     gathered = Gathered(COMMITS)
-    for partition, offset, topic, *others in reversed(rows):  # pieces in any order
+    for partition, offset, topic, *others in reversed(rows):  # the pieces come in any order
         row = {"offsets_partition": partition, "record_offset": offset, "topic": topic, "is_tombstone": False}
         row = dict.fromkeys(COMMITS.column_names) | row | (others[0] if others else {})
         gathered.add(pa.Table.from_pylist([row], schema=COMMITS.arrow))
@@ -42,28 +42,28 @@ TOMBSTONE = {"is_tombstone": True}
 CLAIMED = datetime(2030, 6, 10, tzinfo=UTC)
 
 
-def test_the_same() -> None:
+def test_equal_rows_and_records_are_no_difference() -> None:
     rows = records((0, 1, "a"), (0, 2, "b"), (2, 1, "a"))
     assert told(rows, rows) == {"both": 3}
     assert told(records(), records()) == {}
 
 
-def test_a_record_that_the_tables_lack() -> None:
+def test_a_record_missing_from_the_tables_is_found() -> None:
     assert told(records((0, 1, "a")), records((0, 1, "a"), (0, 4, "b"))) == {"both": 1, "missing": [(0, 4)]}
     assert told(records((0, 1, "a")), records((0, 1, "a"), (0, 10, "b"))) == {"both": 1}  # not applied yet
 
 
-def test_a_row_that_the_log_lacks_is_superseded_or_wrong() -> None:
+def test_a_row_missing_from_the_log_is_superseded_or_wrong() -> None:
     rows = records((0, 1, "a"), (0, 2, "b"), (0, 3, "a"), (0, 4, "c", TOMBSTONE))
     assert told(rows, records((0, 3, "a"), (0, 2, "b"))) == {"both": 2, "superseded": 2}
     assert told(rows, records((0, 3, "a"))) == {"both": 1, "superseded": 2, "beyond": [(0, 2)]}
-    assert told(rows, records((0, 3, "a"), (0, 11, "b"))) == {"both": 1, "superseded": 3}  # by what is not applied yet
+    assert told(rows, records((0, 3, "a"), (0, 11, "b"))) == {"both": 1, "superseded": 3}  # by a later record
     assert told(rows, records(), start=4) == {"superseded": 4}
     assert told(records((0, 1, "a")), records((1, 5, "a"))) == {"beyond": [(0, 1)], "missing": [(1, 5)]}
 
 
-def test_what_went_unseen_before_the_history_is_complete_is_explained() -> None:
-    """A group was deleted, and its tombstone cleaned away, while no job looked: nothing is left that superseded it."""
+def test_rows_that_vanished_before_the_history_is_complete_are_explained() -> None:
+    """A group was deleted and its tombstone cleaned away while no job ran: no record is left that superseded it."""
     before, after = ({"record_timestamp": CLAIMED + timedelta(microseconds=each)} for each in (-1, 0))
     rows = records((0, 1, "deleted", before), (0, 2, "lost", after), (0, 3, "there", before))
     log = records((0, 3, "there", before))
@@ -71,13 +71,13 @@ def test_what_went_unseen_before_the_history_is_complete_is_explained() -> None:
     assert told(rows, log) == {"both": 1, "beyond": [(0, 1), (0, 2)]}
 
 
-def test_a_row_that_says_something_else() -> None:
+def test_a_row_that_contradicts_its_record_is_found() -> None:
     other = {"committed_offset": 7}
     assert told(records((0, 1, "a", other)), records((0, 1, "a"))) == {"both": 1, "changed": [(0, 1)]}
 
 
 @pytest.mark.parametrize(("thinned", "gone"), [(0, []), (2, []), (3, [(0, 2)]), (4, [(0, 1), (0, 2)])])
-def test_what_retention_took(thinned: int, gone: list[tuple[int, int]]) -> None:
+def test_rows_deleted_by_retention_are_explained(thinned: int, gone: list[tuple[int, int]]) -> None:
     rows, log = records((0, 3, "a")), records((0, 1, "a"), (0, 2, "b", TOMBSTONE), (0, 3, "a"), (0, 4, "c"))
     missing = [place for place in ((0, 1), (0, 2), (0, 4)) if place not in gone]
     assert told(rows, log, thinned=thinned) == {"both": 1, "missing": missing} | (
@@ -85,8 +85,8 @@ def test_what_retention_took(thinned: int, gone: list[tuple[int, int]]) -> None:
     )
 
 
-def test_what_retention_cannot_have_taken() -> None:
-    """It keeps the last row of a cell before its horizon, and all rows after it."""
+def test_rows_that_retention_keeps_are_missed() -> None:
+    """Retention keeps the last row of a cell before its horizon, and all rows after it."""
     log = records((0, 1, "a"), (0, 2, "a"), (0, 3, "a"), (0, 4, "a", TOMBSTONE), (0, 5, "b"), (0, 6, "b"))
     rows = records((0, 6, "b"))
     assert told(rows, log, thinned=3) == {"both": 1, "thinned": 1, "missing": [(0, 2), (0, 3), (0, 4), (0, 5)]}
@@ -101,12 +101,12 @@ AGO = [TODAY - timedelta(days) for days in range(9)]
     ("written", "below"),
     [
         ([(0, 3, AGO[8]), (0, 7, AGO[3]), (0, 9, AGO[0])], 7),
-        ([(0, 3, AGO[8])], None),  # nothing since
-        ([(1, 3, AGO[0]), (0, 5, AGO[0])], 5),  # of another log
+        ([(0, 3, AGO[8])], None),  # no row since
+        ([(1, 3, AGO[0]), (0, 5, AGO[0])], 5),  # from another log
         ([(0, 3, AGO[3]), (0, 4, AGO[8]), (0, 6, AGO[8]), (0, 7, AGO[3])], 7),  # a clock went back
     ],
 )
-def test_below_which_offset_retention_took_records(
+def test_the_offset_below_which_retention_deleted_records(
     tmp_path: Path, written: list[tuple[int, int, date]], below: int | None
 ) -> None:
     create_tables(PathStore(str(tmp_path)), "cluster-1", "new")

@@ -29,5 +29,5 @@ def test_a_group_that_only_commits_is_known_by_its_offsets() -> None:
     assert _found(_rows("apx", commits=True)) == {("groups", (0, "app"), ROW)}
 
 
-def test_only_its_coordinator_knows_a_group_whose_offsets_are_gone() -> None:
+def test_a_group_whose_offsets_are_gone_is_known_only_to_its_coordinator() -> None:
     assert _found(_rows("app", commits=False)) == set()

@@ -1,4 +1,4 @@
-"""What counts as a difference, what explains one, and what settles."""
+"""Which differences count, which are explained, and which settle."""
 
 import json
 import time
@@ -48,23 +48,23 @@ def tables(offset: int = 5, metadata: str = "", **partition: Any) -> TableRows:
     return TableRows(rows, {0: OWNED | partition}, frozenset())
 
 
-def standing(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> TablePosition:
+def position(applied: int = 9, stable: int = 9, high: int = 9, *, has_job: bool = True) -> TablePosition:
     return TablePosition({0: applied}, {0: PartitionEnds(0, stable, high, 1, 1, datetime.now(UTC))}, has_job)
 
 
-def settled(held: Any, told: Any, stands: Iterable[TablePosition], seconds: float = 0.05) -> list[str | None]:
-    """What the differences that are left are explained by; the last standing stays."""
+def explanations(held: Any, told: Any, stands: Iterable[TablePosition], seconds: float = 0.05) -> list[str | None]:
+    """Return the explanations of the remaining differences; the last position repeats."""
     *moving, last = stands
     seen = chain(moving, repeat(last))
     return [found.explanation for found in compare_until_settled(held, told, lambda _: next(seen), seconds).found]
 
 
 @pytest.mark.parametrize("in_tables", ["", "g\0h"])
-def test_group_ids_that_librdkafka_cannot_say_are_not_compared(in_tables: str) -> None:
+def test_group_ids_that_librdkafka_cannot_represent_are_not_compared(in_tables: str) -> None:
     held = tables()
     for row in held.rows["groups"] + held.rows["committed_offsets"]:
         row["group_id"] = in_tables
-    told = answers()  # of "g", which may be what is left of "g\0h"
+    told = answers()  # of "g", which may be a cut "g\0h"
     assert differences(held, told) != []
     told.cuts_group_ids = True
     expected = {"g", "g\0h"} if in_tables else {""}
@@ -72,11 +72,11 @@ def test_group_ids_that_librdkafka_cannot_say_are_not_compared(in_tables: str) -
     assert {found.group_id for found in differences(held, told)} == {"g"} - expected
 
 
-def test_equal_rows() -> None:
+def test_equal_rows_are_no_difference() -> None:
     assert differences(tables(), answers()) == []
 
 
-def test_a_value_and_a_row() -> None:
+def test_a_different_value_and_a_missing_row_are_found() -> None:
     (found,) = differences(tables(offset=4), answers())
     assert found == Difference("committed_offsets", KEYS["committed_offsets"], ("g", "t", 0), "committed_offset", 4, 5)
     assert str(found) == (
@@ -88,23 +88,23 @@ def test_a_value_and_a_row() -> None:
     assert (found.column, str(found).rpartition(": ")[2]) == (ROW, "only in the cluster")
 
 
-def test_offsets_without_a_group_are_asked_of_nobody() -> None:
+def test_offsets_without_a_group_are_requested_from_no_coordinator() -> None:
     only_offsets = tables()
     only_offsets.rows["groups"] = []
     assert differences(only_offsets, Answers()) == []
 
 
-def test_a_committed_offset_below_zero_is_told_by_no_client() -> None:
+def test_committed_offsets_below_zero_are_not_compared() -> None:
     told = answers()
     told.offsets.clear()
     assert differences(tables(offset=-1), told) == []
 
 
-def test_a_key_that_is_there_twice() -> None:
+def test_a_doubled_key_is_found() -> None:
     held = tables()
     held.rows["committed_offsets"] *= 2
     (found,) = differences(held, answers())
-    assert Explanations(held, answers(state="PreparingRebalance"), standing()).of(found) is None
+    assert Explanations(held, answers(state="PreparingRebalance"), position()).of(found) is None
     assert (found.column, found.in_tables, found.other) == (ROWS, 2, 1)
     assert str(found).endswith("partition 0: rows is 2 in the tables, 1 in the cluster")
 
@@ -112,51 +112,51 @@ def test_a_key_that_is_there_twice() -> None:
 @pytest.mark.parametrize(
     ("held", "told", "stands", "why"),
     [
-        (tables(4, load_state="LOADING"), answers(), standing(0), "not loaded yet"),
-        (tables(4, load_state="LOADING"), answers(), standing(0, has_job=False), None),
-        (tables(4), answers(), standing(3, 3, 9), "open transaction"),
-        (tables(4), answers(), standing(3, 3, 9, has_job=False), "open transaction"),
-        (tables(4), answers(), standing(2, 3, 9), None),
-        (tables(), answers(member_count=1, state="PreparingRebalance"), standing(), "in the log only when it ends"),
-        (tables(4), answers(4, state="PreparingRebalance"), standing(), "in the log only when it ends"),
-        (tables(4), answers(), standing(), None),
+        (tables(4, load_state="LOADING"), answers(), position(0), "not loaded yet"),
+        (tables(4, load_state="LOADING"), answers(), position(0, has_job=False), None),
+        (tables(4), answers(), position(3, 3, 9), "open transaction"),
+        (tables(4), answers(), position(3, 3, 9, has_job=False), "open transaction"),
+        (tables(4), answers(), position(2, 3, 9), None),
+        (tables(), answers(member_count=1, state="PreparingRebalance"), position(), "in the log only when it ends"),
+        (tables(4), answers(4, state="PreparingRebalance"), position(), "in the log only when it ends"),
+        (tables(4), answers(), position(), None),
     ],
 )
-def test_what_the_reference_explains(held: TableRows, told: Answers, stands: TablePosition, why: str | None) -> None:
+def test_known_deviations_are_explained(held: TableRows, told: Answers, stands: TablePosition, why: str | None) -> None:
     found = [Explanations(held, told, stands).of(each) for each in differences(held, told)]
     assert found
     assert all((each is None) if why is None else (why in str(each)) for each in found)
 
 
-def test_a_rebalance_explains_no_offset() -> None:
+def test_a_rebalance_does_not_explain_a_different_offset() -> None:
     held, told = tables(4), answers(state="PreparingRebalance")
-    found = {each.table: Explanations(held, told, standing()).of(each) for each in differences(held, told)}
+    found = {each.table: Explanations(held, told, position()).of(each) for each in differences(held, told)}
     assert found["committed_offsets"] is None
 
 
-def test_a_text_that_librdkafka_cut() -> None:
+def test_texts_cut_by_librdkafka_are_explained() -> None:
     told = answers()
     told.offsets[0]["metadata"] = "read"
     held = tables(metadata="read\0by")
-    assert [Explanations(held, told, standing()).of(each) for each in differences(held, told)] == [
+    assert [Explanations(held, told, position()).of(each) for each in differences(held, told)] == [
         "librdkafka truncates text at the first NUL"
     ]
 
 
-def test_a_group_that_only_its_coordinator_remembers() -> None:
+def test_a_group_in_coordinator_memory_only_is_explained() -> None:
     nothing = TableRows(deepcopy(tables().rows), {0: OWNED}, frozenset())
     for rows in nothing.rows.values():
         rows.clear()
     told = Answers(groups=answers().groups)
     (found,) = differences(nothing, told)
-    assert "only the coordinator knows a group" in str(Explanations(nothing, told, standing()).of(found))
+    assert "only the coordinator knows a group" in str(Explanations(nothing, told, position()).of(found))
 
 
 @pytest.mark.parametrize(("validated", "is_explained"), [({}, True), ({"validatedTopologyEpoch": 1}, False)])
-def test_what_a_streams_group_of_4_1_does_not_write(
+def test_streams_group_state_that_4_1_does_not_write_is_explained(
     tmp_path: Path, validated: dict[str, int], is_explained: bool
 ) -> None:
-    """Whether its topics are there; a release that writes it is believed."""
+    """Whether its topics exist. A release that writes this is believed."""
     place = {"offsets_partition": 0, "group_id": "g", "in_coordinator_partition": True}
     value = json.dumps({"version": 0, "data": {"epoch": 3, "metadataHash": 1} | validated})
     rows = {
@@ -166,35 +166,35 @@ def test_what_a_streams_group_of_4_1_does_not_write(
     }
     held, told = read_tables(Lookup(new_tables(tmp_path, rows))), answers(group_type="Streams", state="Stable")
     (found,) = [each for each in differences(held, told) if each.column == "state"]
-    why = Explanations(held, told, standing()).of(found)
+    why = Explanations(held, told, position()).of(found)
     assert (why is not None and why.startswith("Kafka 4.1 does not write ")) is is_explained
 
 
-def test_what_arrives_later_is_no_difference() -> None:
+def test_rows_that_arrive_later_are_no_difference() -> None:
     seen = iter([tables(3), tables(4), tables(5)])
-    assert settled(lambda: next(seen), answers, [standing(7), standing(8), standing(9)], 30) == []
+    assert explanations(lambda: next(seen), answers, [position(7), position(8), position(9)], 30) == []
 
 
 def later() -> Iterator[Answers]:
     yield from (answers(offset) for offset in count(11))
 
 
-MOVES = [standing(5, 9, 9), standing(9, 12, 12)]
+MOVES = [position(5, 9, 9), position(9, 12, 12)]
 
 
 @pytest.mark.parametrize(
     ("stands", "is_explained"),
     [
         (MOVES, True),
-        ([replace(each, has_job=False) for each in MOVES], False),  # nobody will apply it
-        ([standing(5, 9, 9), standing(5, 12, 12)], False),  # the job stands still
-        ([standing(9, 9, 9), standing(9, 9, 9)], False),  # there is nothing to apply
-        ([standing(9, 9, 9), standing(9, 12, 12)], True),  # it came a moment ago
+        ([replace(each, has_job=False) for each in MOVES], False),  # no job will apply it
+        ([position(5, 9, 9), position(5, 12, 12)], False),  # the job makes no progress
+        ([position(9, 9, 9), position(9, 9, 9)], False),  # there is nothing to apply
+        ([position(9, 9, 9), position(9, 12, 12)], True),  # it arrived a moment ago
     ],
 )
-def test_what_moves_is_explained_by_a_job_that_moves(stands: list[TablePosition], is_explained: bool) -> None:
+def test_a_moving_difference_is_explained_by_a_moving_job(stands: list[TablePosition], is_explained: bool) -> None:
     moving = later()
-    (found,) = settled(lambda: tables(4), lambda: next(moving), stands)
+    (found,) = explanations(lambda: tables(4), lambda: next(moving), stands)
     assert found == (
         "the job is still applying records: the group's offsets partition is behind by 3 offsets"
         if is_explained
@@ -204,43 +204,43 @@ def test_what_moves_is_explained_by_a_job_that_moves(stands: list[TablePosition]
 
 @pytest.mark.parametrize(
     ("stands", "unchanged_partitions"),
-    [([standing(5, 9, 9), standing(5, 12, 12)], [0]), (MOVES, []), ([standing(5, 9, 9, has_job=False)], [])],
+    [([position(5, 9, 9), position(5, 12, 12)], [0]), (MOVES, []), ([position(5, 9, 9, has_job=False)], [])],
 )
-def test_a_job_that_stands_still_is_told_of(stands: list[TablePosition], unchanged_partitions: list[int]) -> None:
+def test_a_job_without_progress_is_reported(stands: list[TablePosition], unchanged_partitions: list[int]) -> None:
     *moving, last = stands
     seen = chain(moving, repeat(last))
     found = compare_until_settled(lambda: tables(4), answers, lambda _: next(seen), 0.05)
     assert ([each.explanation for each in found.found], found.unchanged_partitions) == ([None], unchanged_partitions)
 
 
-def test_what_stays_is_a_difference_once_the_job_went_past_it() -> None:
-    assert settled(lambda: tables(4), answers, MOVES) == [None]
-    slow = [standing(5, 9, 9), standing(6, 12, 12)]
-    assert settled(lambda: tables(4), answers, slow) != [None]
+def test_a_difference_counts_once_the_job_has_passed_it() -> None:
+    assert explanations(lambda: tables(4), answers, MOVES) == [None]
+    slow = [position(5, 9, 9), position(6, 12, 12)]
+    assert explanations(lambda: tables(4), answers, slow) != [None]
 
 
-def test_a_first_look_that_takes_long_is_followed_by_another() -> None:
+def test_a_slow_first_comparison_is_repeated() -> None:
     seen = count(1)
 
     def held() -> TableRows:
-        time.sleep(0.1)  # longer than all is to take
+        time.sleep(0.1)  # longer than the limit
         return tables(offset=next(seen))
 
-    moving = [standing(applied, applied + 1, applied + 1) for applied in range(20)]
-    (found,) = settled(held, lambda: answers(offset=100), moving, seconds=0.05)
+    moving = [position(applied, applied + 1, applied + 1) for applied in range(20)]
+    (found,) = explanations(held, lambda: answers(offset=100), moving, seconds=0.05)
     assert found is not None
 
 
-def test_one_look_tells_nothing_of_what_moves() -> None:
-    assert settled(lambda: tables(4), answers, [standing(5, 9, 9)], 0) == [None]
+def test_one_comparison_does_not_settle_a_moving_difference() -> None:
+    assert explanations(lambda: tables(4), answers, [position(5, 9, 9)], 0) == [None]
 
 
-def test_types_that_the_client_cannot_see_are_not_compared() -> None:
+def test_group_types_unknown_to_the_client_are_not_compared() -> None:
     held = tables()
     held.rows["groups"].append({**held.rows["groups"][0], "group_id": "shared", "group_type": "Share"})
     told = answers()
     told.invisible_types = ("Share",)
-    result = compare_until_settled(lambda: held, lambda: told, lambda _: standing(), 0)
+    result = compare_until_settled(lambda: held, lambda: told, lambda _: position(), 0)
     assert (result.found, result.groups_not_compared) == ([], ["shared"])
 
 
@@ -256,16 +256,16 @@ def test_types_that_the_client_cannot_see_are_not_compared() -> None:
         (Answers(), 1),
     ],
 )
-def test_groups_that_differ_are_the_exit_code_where_all_offsets_are_equal(told: Answers, exit_code: int) -> None:
-    assert exit_code_of(compare_until_settled(tables, lambda: told, lambda _: standing(), 0)) == exit_code
+def test_different_groups_set_the_exit_code_even_with_equal_offsets(told: Answers, exit_code: int) -> None:
+    assert exit_code_of(compare_until_settled(tables, lambda: told, lambda _: position(), 0)) == exit_code
 
 
-def test_a_group_that_went_while_it_was_asked_for_is_looked_at_again() -> None:
+def test_a_group_that_vanished_during_the_query_is_checked_again() -> None:
     told = iter([Answers(gone={"g"}), Answers()])
     empty = tables()
     for rows in empty.rows.values():
         rows.clear()
     held = iter([tables(), empty])
-    assert settled(lambda: next(held), lambda: next(told), [standing()], 30) == []
-    assert settled(tables, lambda: Answers(gone={"g"}), [standing()]) == []
-    assert settled(tables, Answers, [standing()]) == [None]
+    assert explanations(lambda: next(held), lambda: next(told), [position()], 30) == []
+    assert explanations(tables, lambda: Answers(gone={"g"}), [position()]) == []
+    assert explanations(tables, Answers, [position()]) == [None]
