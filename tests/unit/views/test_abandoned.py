@@ -1,4 +1,4 @@
-"""What no member of a live group subscribes to any more is abandoned: the group has not stopped."""
+"""Offsets of a live group for topics without a subscriber are abandoned: the group has not stopped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from testkit.tables import reader_of, write_tables
 from tests.unit.views.windows import NOW_MS, Window, tables_of
 
 Row = dict[str, Any]
-TOPIC, END = "t", 1000  # where the group committed, and where the log ends
+TOPIC, END = "t", 1000  # the committed offset, and the log's end
 
 
 class Member(NamedTuple):
-    """What a member subscribes to, by topic and how; a regular expression of its own."""
+    """The topics that a member subscribes to, and how; a regular expression of its own."""
 
     topics: dict[str, str]
     regex: str | None = None
@@ -31,7 +31,7 @@ RESOLVED = {"other": "regex"}
 def reader(
     tmp_path: Path, members: list[Member], *, group_type: str = "Consumer", committed: int = END - 20
 ) -> ViewReader:
-    """A group that committed for half of ten minutes, and since five minutes has had these members, and no commit."""
+    """A group that committed for the first five of ten minutes; then it has these members and no commit."""
     looks = tuple((END, NOW_MS - ago * SECOND) for ago in range(600, -1, -10))
     commits = tuple((committed - 30 + number, at) for number, (_, at) in enumerate(looks[:31]))
     rows = tables_of((Window(0, looks, commits, Limits(), window_seconds=60, members=len(members)),))
@@ -61,7 +61,7 @@ def _without_home(group: Row) -> Row:
     return {name: value for name, value in group.items() if name != "in_coordinator_partition"}
 
 
-# Members, type of the group: the verdict where messages wait.
+# Members, type of the group: the verdict for a partition with unread messages.
 CASES = {
     "nobody subscribes to it": ([OTHER, OTHER], "Consumer", "abandoned"),
     "nor in a classic group": ([OTHER], "Classic", "abandoned"),
@@ -77,7 +77,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_nobody_subscribes_to_is_abandoned(tmp_path: Path, name: str) -> None:
+def test_topics_that_no_member_subscribes_to_are_abandoned(tmp_path: Path, name: str) -> None:
     members, group_type, verdict = CASES[name]
     found = reader(tmp_path, members, group_type=group_type)
     (row,) = found.rows("group_status")
@@ -87,20 +87,20 @@ def test_what_nobody_subscribes_to_is_abandoned(tmp_path: Path, name: str) -> No
     assert verdict == "abandoned" or "abandoned" not in {each["verdict"] for each in changes}
 
 
-def test_the_reason_says_how_much_waits(tmp_path: Path) -> None:
+def test_the_reason_names_the_number_of_unread_messages(tmp_path: Path) -> None:
     (row,) = reader(tmp_path, [OTHER]).rows("group_status")
     assert (row["level"], row["verdict_topic"], row["verdict_partition"]) == ("WARN", TOPIC, 0)
     assert row["verdict_reason"] == "20 messages wait, and no member subscribes to the topic any more"
 
 
 @pytest.mark.parametrize("committed", [END, END + 30])
-def test_where_nothing_waits_nothing_is_wrong(tmp_path: Path, committed: int) -> None:
+def test_without_unread_messages_the_verdict_is_ok(tmp_path: Path, committed: int) -> None:
     (row,) = reader(tmp_path, [OTHER], committed=committed).rows("group_status")
     assert (row["level"], row["verdict"]) == ("OK", "ok")
     assert row["verdict_reason"] == "nothing waits, and no member subscribes to the topic any more"
 
 
-def test_the_history_does_not_guess_members_that_it_lacks(tmp_path: Path) -> None:
+def test_without_members_in_the_history_nothing_is_called_abandoned(tmp_path: Path) -> None:
     found = reader(tmp_path, [OTHER, OTHER])
     known = "SELECT * FROM {} WHERE member_id = 'm0'"
     found.relation("status_changes")

@@ -1,4 +1,4 @@
-"""A log that was cut: what was left of it stands in the history of both logs, and happened once."""
+"""A log was truncated: the records that were left are in the history of both logs, and count once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.tables import reader_of, write_tables
 
 Row = dict[str, Any]
 GROUP, TOPIC, DELETED = "billing", "orders", 1
-PREFIX, LOST, AFTERWARDS = (5, 3), 9, 8  # what was committed before the cut, was lost by it, and came after it
+PREFIX, LOST, AFTERWARDS = (5, 3), 9, 8  # commits before the cut, lost by the cut, and after the cut
 
 
 def at(offset: int) -> Row:
@@ -28,7 +28,7 @@ def commit(log: Row, offset: int, committed: int | None, partition: int = 0) -> 
 
 
 def rows_of(log_id: int, last: Row) -> dict[str, list[Row]]:
-    """A member joins, an offset is deleted, another one is moved back; of the last commit each log has its own."""
+    """A member joins, an offset is deleted, another one is moved back. Each log has its own last commit."""
     log = {"offsets_partition": 7, "log_id": log_id, "group_id": GROUP}
     group = {"group_type": "Classic", "state": "Stable", "generation": 1, "member_count": 1, "is_removed": False}
     member = {"member_id": "m", "client_id": "c", "change": "joined", "epoch": 1}
@@ -74,7 +74,7 @@ def test_records_are_counted_once(reader: ViewReader) -> None:
     assert (found["records"], found["commits"], found["value_bytes"]) == (7, 6, 160)
 
 
-def test_what_happened_before_the_cut_is_told_once(reader: ViewReader) -> None:
+def test_events_before_the_cut_are_shown_once(reader: ViewReader) -> None:
     assert only(reader, "commit_audit").items() >= {"previous_offset": 5, "committed_offset": 3, "log_id": 1}.items()
     assert only(reader, "tombstone_reasons").items() >= {"last_offset": 4, "log_id": 1}.items()
     assert only(reader, "rebalances").items() >= {"epoch": 1, "joined_clients": "c", "log_id": 1}.items()

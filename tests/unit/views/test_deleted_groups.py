@@ -1,4 +1,4 @@
-"""A group that was deleted and made again is another one, also where its epochs go on."""
+"""A group that is deleted and created again is another group, even if its epochs continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testkit.tables import reader_of, write_tables
 
 
 @pytest.mark.parametrize("again", [1, 2], ids=["from the start", "as if it went on"])
-def test_its_rebalances_are_two(tmp_path: Path, again: int) -> None:
+def test_rebalances_of_both_groups_stay_separate(tmp_path: Path, again: int) -> None:
     steps = ((1, "Stable", 1, False), (1, None, 0, True), (again, "Stable", 1, False))
     history = [
         {"offsets_partition": 0, "log_id": 0, "group_id": "g", "group_type": "Consumer", "group_epoch": epoch}

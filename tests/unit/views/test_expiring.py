@@ -18,7 +18,7 @@ IDLE, BUSY = {"state": "Empty", "member_count": 0}, {"state": "Stable", "member_
 SINCE_COMMIT, NOBODY = "since the commit", "since the commit: nobody subscribes to the topic"
 SUBSCRIBED = "kept: a member subscribes to the topic"
 
-# The group, topics that a member subscribes to, its client's own time: when it expires, and what is said.
+# The group, the topics that a member subscribes to, the client's retention: when the offset expires, and the reason.
 CASES: dict[str, tuple[dict[str, Any] | None, list[str], int | None, int | None, str]] = {
     "an empty classic group": (CLASSIC | IDLE, [], None, EMPTY, "since the group became empty"),
     "one of which nobody knows since when": (

@@ -1,4 +1,4 @@
-"""The views' files: translations are current, columns are as told, and what translates wrong is refused."""
+"""The view files: translations are current, columns are as documented, and wrong translations are refused."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "views_duckdb.py"))
 DUCKDB_TYPES = {"VARCHAR": "STRING", "INTEGER": "INT", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP"}
 
 
-def test_what_duckdb_gets_is_current() -> None:
+def test_the_duckdb_files_are_current() -> None:
     for file, text in SCRIPT["duckdb_files"]().items():
         assert file.read_text(encoding="utf-8") == text, f"{file.name}: run 'make docs'"
     assert {file.name.split(".")[0] for file in SCRIPT["duckdb_files"]()} == set(all_views())
 
 
-def test_each_view_comes_after_those_that_it_reads() -> None:
+def test_each_view_comes_after_the_views_that_it_reads() -> None:
     seen: set[str] = set()
     for view in all_views().values():
         assert set(view.reads) <= seen | table_schemas().keys()
@@ -35,7 +35,7 @@ def test_each_view_comes_after_those_that_it_reads() -> None:
     assert [view.name for view in needed("time_lag")] == expected
 
 
-def test_views_have_the_columns_that_they_tell_of(tmp_path: Path) -> None:
+def test_views_have_the_columns_that_they_document(tmp_path: Path) -> None:
     world = GroupWorld(1)
     reader = reader_of(write_tables(tmp_path, world.rows), instant(world.now_ms))
     for view in all_views().values():
@@ -83,12 +83,12 @@ def test_the_command_line_needs_no_sqlglot() -> None:
         ("WITH lag AS (SELECT 1 AS a) SELECT a FROM lag", "hides"),
     ],
 )
-def test_what_translates_wrong_is_refused(sql: str, said: str) -> None:
+def test_sql_that_would_be_translated_wrongly_is_refused(sql: str, said: str) -> None:
     assert any(said in objection for objection in SCRIPT["lint"](sql)), list(SCRIPT["lint"](sql))
     with pytest.raises(ValueError, match=re.escape(said)):
         SCRIPT["translated"](sql)
 
 
-def test_what_translates_rightly_is_not_refused() -> None:
+def test_sql_that_is_translated_correctly_is_accepted() -> None:
     sql = "SELECT unix_micros(a) div 1000 AS b, CAST(c AS BIGINT) AS d FROM t WHERE e > f - INTERVAL '1' DAY"
     assert list(SCRIPT["lint"](sql)) == []

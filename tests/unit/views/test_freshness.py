@@ -1,4 +1,4 @@
-"""An answer about now does not outlive the last look: later it is the same, or says that it is stale."""
+"""An answer about now does not outlive the job's last sample: later it is the same, or says that it is stale."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.unit.views.windows import NOW_MS, Window, tables_of
 
 Row = dict[str, Any]
 OF_NOW = [name for name, view in all_views().items() if "is_stale" in view.column_names]
-BY_THE_CLOCK = {"expires_in_ms": None}  # how long something that is known has yet to go
+BY_THE_CLOCK = {"expires_in_ms": None}  # how long a known condition still lasts
 LOOKS = {"cluster_id": "c", "sample_interval_ms": 10_000}
 
 
-def test_answers_about_now_are_known() -> None:
+def test_every_column_about_now_is_listed() -> None:
     of_groups = {"group_status", "group_status_partitions", "lag", "time_lag", "idle_groups", "commit_freshness"}
     assert {*OF_NOW} == of_groups | {"freshness", "expiring_offsets", "orphan_offsets"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_answer_is_the_same_or_says_that_it_is_stale(seed: int, tmp_path: Path) -> None:
+def test_a_later_answer_is_the_same_or_says_that_it_is_stale(seed: int, tmp_path: Path) -> None:
     world = GroupWorld(seed, minutes=20, until_minute=12 + seed, changing=1)
     world.rows["cluster"] = [LOOKS | {"offsets_retention_ms": 600_000}]
     folder, now = write_tables(tmp_path, world.rows), instant(world.now_ms)
@@ -51,7 +51,7 @@ def answers(folder: Path, now: datetime, view: str) -> dict[tuple[Any, ...], Row
 
 
 def window(number: int, *, lag: int = 20) -> Window:
-    """A group that commits all the time, and stays behind."""
+    """A group that commits all the time and stays behind."""
     looks = tuple((1000 + ago, NOW_MS - (60 - ago) * 10 * SECOND) for ago in range(61))
     commits = tuple((end - lag, at) for end, at in looks)
     return Window(number, looks, commits, Limits(), window_seconds=300)
@@ -67,7 +67,7 @@ def judged(tmp_path: Path, now_ms: int, cluster: Row, *windows: Window, **book: 
     return {row["group_id"]: row for row in reader.rows("group_status")}
 
 
-# How often the job means to look, how long ago it did, and whether that is too long.
+# The sampling interval, the age of the last sample, and whether that is too old.
 AGES: dict[str, tuple[Row, int, bool]] = {
     "ten seconds": (LOOKS, 119, False),
     "two minutes are the least": (LOOKS, 121, True),
@@ -80,7 +80,7 @@ AGES: dict[str, tuple[Row, int, bool]] = {
 
 
 @pytest.mark.parametrize("name", AGES)
-def test_how_old_is_too_old(tmp_path: Path, name: str) -> None:
+def test_data_is_stale_after_missed_samples(tmp_path: Path, name: str) -> None:
     cluster, seconds, is_stale = AGES[name]
     (row,) = judged(tmp_path, NOW_MS + seconds * SECOND, cluster).values()
     assert (row["is_stale"], row["verdict"] == "unknown") == (is_stale, is_stale)
@@ -92,8 +92,8 @@ def test_how_old_is_too_old(tmp_path: Path, name: str) -> None:
     ("state", "words"),
     [("FAILED", "its offsets partition could not be loaded"), ("LOADING", "its offsets partition is being loaded")],
 )
-def test_a_partition_that_is_not_loaded_is_as_old_as_it_is(tmp_path: Path, state: str, words: str) -> None:
-    """However alive the job is: the offsets topic is sampled all the time."""
+def test_the_age_of_an_unloaded_partition_is_shown(tmp_path: Path, state: str, words: str) -> None:
+    """Even if the job is alive: it samples the offsets topic all the time."""
     old = {"load_state": state, "caught_up_at": instant(NOW_MS - 10 * MINUTE), "next_offset": 7}
     (row,) = judged(tmp_path, NOW_MS, LOOKS, **old).values()
     assert (row["is_stale"], row["level"]) == (True, "UNKNOWN")
@@ -119,8 +119,8 @@ def test_an_idle_topic_is_known_by_its_samples(tmp_path: Path) -> None:
     assert ages == {"applied": instant(NOW_MS - SECOND), "behind": long_ago, "another log": long_ago}
 
 
-def test_what_a_transaction_holds_back_is_told_and_nobody_is_accused(tmp_path: Path) -> None:
-    """The group commits all the time; its commits of the last three minutes lie behind an open transaction."""
+def test_commits_blocked_by_a_transaction_are_shown_and_no_group_is_blamed(tmp_path: Path) -> None:
+    """The group commits all the time. Its commits of the last three minutes are behind an open transaction."""
     silent = Window(0, window(0).samples, window(0).commits[:-18], Limits(), window_seconds=300)
     (row,) = judged(tmp_path, NOW_MS, LOOKS, silent).values()
     assert row["verdict"] == "stopped"
@@ -128,13 +128,13 @@ def test_what_a_transaction_holds_back_is_told_and_nobody_is_accused(tmp_path: P
     (row,) = judged(tmp_path, NOW_MS, LOOKS, silent, last_stable_offset_since=since).values()
     assert (row["verdict"], row["level"], row["is_stale"], row["as_of"]) == ("blocked", "WARN", False, since)
     assert row["verdict_reason"].startswith("an open transaction blocks the commits of the last 179 s")
-    brief = instant(NOW_MS - 5 * SECOND)  # as transactions are
+    brief = instant(NOW_MS - 5 * SECOND)  # as the offsets of open transactions are
     (row,) = judged(tmp_path, NOW_MS, LOOKS, last_stable_offset_since=brief).values()
     assert row["verdict"] not in ("blocked", "unknown")
 
 
-def test_one_topic_that_is_not_sampled_any_more_makes_its_partition_unknown(tmp_path: Path) -> None:
-    """Not the group, of which trouble elsewhere is known."""
+def test_a_topic_without_new_samples_makes_only_its_partition_unknown(tmp_path: Path) -> None:
+    """The group itself keeps its verdict: it has known trouble elsewhere."""
     fresh, old = window(0), window(1, lag=0)
     rows = tables_of((fresh, old))
     rows["cluster"] = [LOOKS]

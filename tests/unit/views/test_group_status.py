@@ -1,4 +1,4 @@
-"""Burrow's rules and our verdict, in SQL, against plain Python, of thousands of windows at once."""
+"""Burrow's rules and our verdict in SQL, compared with plain Python on thousands of windows at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def burrows(window: Window) -> tuple[str, str]:
     return burrow_status(window.ring, window.ends, window.now_ms, window.limits)
 
 
-def test_status_is_burrows(reader: ViewReader, windows: list[Window]) -> None:
+def test_status_equals_burrows(reader: ViewReader, windows: list[Window]) -> None:
     found = judged(reader)
     others = [
         (window, found[window.group_id], burrows(window))
@@ -54,7 +54,7 @@ def test_status_is_burrows(reader: ViewReader, windows: list[Window]) -> None:
     assert (len(others), others[:1]) == (0, [])
 
 
-def test_every_rule_decides_often(windows: list[Window]) -> None:
+def test_the_windows_exercise_every_rule(windows: list[Window]) -> None:
     decided = Counter(burrows(window)[1] for window in windows)
     assert {rule: count for rule, count in decided.items() if count < WINDOWS * 0.05} == {}, decided
     assert set(decided) == {"incomplete", *"0123456"}
@@ -79,27 +79,27 @@ def test_every_rule_decides_often(windows: list[Window]) -> None:
         ("WHEN lag_fell = 1 THEN 'OK'", "WHEN lag_fell <> 1 THEN 'OK'"),
     ],
 )
-def test_no_rule_can_be_negated(reader: ViewReader, windows: list[Window], rule: str, negated: str) -> None:
+def test_a_negated_rule_is_noticed(reader: ViewReader, windows: list[Window], rule: str, negated: str) -> None:
     sql = spark_sql(VIEW)
     assert rule in sql
-    judged(reader)  # so that what it reads is there
+    judged(reader)  # creates the views that it reads
     try:
         reader.define(VIEW, SCRIPT["translated"](sql.replace(rule, negated, 1)))
         with pytest.raises(AssertionError):
-            test_status_is_burrows(reader, windows)
+            test_status_equals_burrows(reader, windows)
     finally:
         reader.define(VIEW, SCRIPT["translated"](sql))
 
 
 def verdict(window: Window) -> str:
-    """The issue's words; nobody is accused by what may be a transaction's marker."""
+    """The verdict as the issue words it. A transaction's marker alone never makes a group look bad."""
     found, is_one = plain_verdict(window), window.samples[-1][0] - window.commits[-1][0] == 1
     is_accused = found in ("dead", "stopped", "stalled", "late", "falling behind")
     return "unknown" if is_one and is_accused and not window.is_read else found
 
 
 def plain_verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
-    """The same over the samples themselves."""
+    """The same rules applied directly to the samples."""
     ring, status = window.ring, burrows(window)[0]
     now_lag = window.samples[-1][0] - ring[-1].offset
     start_ms = window.now_ms - window.window_seconds * 1000
@@ -127,7 +127,7 @@ def plain_verdict(window: Window) -> str:  # noqa: PLR0911 - a word each
 
 
 def had_caught_up(window: Window, start_ms: int) -> bool:
-    """Whether a look saw that nothing waits, or a commit came to where the log ended at the commit before."""
+    """Whether a sample showed no lag, or a commit reached the end that was known at the commit before."""
     looks = [(end, window.committed_at(at_ms)) for end, at_ms in window.samples if at_ms > start_ms]
     at_start = (looks[0][0] if looks else None, window.committed_at(start_ms))
     return any(
@@ -138,13 +138,13 @@ def had_caught_up(window: Window, start_ms: int) -> bool:
 
 
 def steps_since(window: Window, start_ms: int) -> list[tuple[int | None, int]]:
-    """Of the commits since then, the end that was known at the commit before, and the offset."""
+    """Return, for each commit since then, the end known at the previous commit, and the offset."""
     pairs = pairwise(window.commits)
     return [(window.end_at(before_ms), offset) for (_, before_ms), (offset, at_ms) in pairs if at_ms > start_ms]
 
 
 def lag_rose(window: Window, start_ms: int, offset: int) -> bool:
-    """Whether the newest commit was surely further from the end than the one of then."""
+    """Whether the newest commit was surely further from the end than the commit at that time."""
     after = next((end for end, at_ms in window.samples if at_ms > start_ms), None)
     least = window.ring[-1].lag
     is_known = all(end is not None for end, _ in steps_since(window, start_ms))
@@ -152,14 +152,14 @@ def lag_rose(window: Window, start_ms: int, offset: int) -> bool:
 
 
 def lag_fell(window: Window, start_ms: int, before: int) -> bool:
-    """Whether the last commit since then that a look saw stand was surely nearer to the end than the one of then."""
+    """Whether the last sampled commit since then was surely nearer to the end than the commit at that time."""
     first_ms = next((at_ms for _, at_ms in window.commits if at_ms > start_ms), window.now_ms + 1)
     looks = [(end, window.committed_at(at_ms)) for end, at_ms in window.samples if at_ms >= first_ms]
     return bool(looks) and looks[-1][0] - (looks[-1][1] or 0) < before
 
 
 def is_late(window: Window) -> bool:
-    """Whether the log had grown beyond the committed offset so long ago, on the line between two samples."""
+    """Whether the log had grown beyond the committed offset that long ago, interpolated between two samples."""
     if window.max_time_lag_seconds is None:
         return False
     at_ms, offset = window.now_ms - window.max_time_lag_seconds * 1000, window.commits[-1][0]
@@ -169,7 +169,7 @@ def is_late(window: Window) -> bool:
     return window.samples[-1][1] <= at_ms and offset < window.samples[-1][0]
 
 
-def test_verdict_is_as_the_words_say(reader: ViewReader, windows: list[Window]) -> None:
+def test_verdict_follows_its_definition(reader: ViewReader, windows: list[Window]) -> None:
     found = judged(reader)
     others = [
         (window, found[window.group_id], verdict(window))
@@ -186,7 +186,7 @@ BUSY = [(apart, phase) for apart in (1, 5, 12, 30, 70) for phase in range(0, 10_
 
 
 def busy(number: int, apart: int, phase: int, share: float) -> Window:
-    """A log of 1,000 messages a second, looked at every ten; each commit has what a share of the time brought."""
+    """A log of 1,000 messages per second, sampled every ten seconds. Each commit covers a share of the new messages."""
     began = NOW_MS - 900 * SECOND
     looks = tuple((at - began, at) for at in range(began, NOW_MS + 1, 10 * SECOND))
     times = range(began + phase + apart * SECOND, NOW_MS + 1, apart * SECOND)
@@ -195,15 +195,15 @@ def busy(number: int, apart: int, phase: int, share: float) -> Window:
 
 
 @pytest.mark.parametrize(("share", "told"), [(1, {"ok"}), (0.8, {"falling behind"})])
-def test_a_busy_group_falls_behind_only_if_it_does(tmp_path: Path, share: float, told: set[str]) -> None:
-    """Between two looks its log grows by ten thousand messages, and whenever one asks, some of them wait."""
+def test_a_busy_group_is_falling_behind_only_if_its_lag_grows(tmp_path: Path, share: float, told: set[str]) -> None:
+    """Between two samples its log grows by ten thousand messages, so a query always finds unread ones."""
     windows = [busy(number, *each, share) for number, each in enumerate(BUSY)]
     reader = reader_of(write_tables(tmp_path, tables_of(windows)), instant(NOW_MS))
     found = reader.rows(VIEW)
     assert {row["verdict"] for row in found} == told, [row for row in found if row["verdict"] not in told][:1]
 
 
-# Of a log from `start` to `end`, sampled until now, and one commit at `offset` some seconds ago: what is said of it.
+# A log from `start` to `end`, sampled until now, one commit at `offset` some seconds ago, and the expected verdict.
 AT_THE_EDGES = {
     "retention took all that waited": (50, 50, 10, 400, "ok", 0, 40),
     "retention took a part of it": (50, 60, 10, 400, "stopped", 10, 40),
@@ -216,7 +216,7 @@ AT_THE_EDGES = {
 
 
 @pytest.mark.parametrize("name", AT_THE_EDGES)
-def test_what_is_gone_does_not_wait_and_nobody_is_accused_by_one_commit(tmp_path: Path, name: str) -> None:
+def test_deleted_messages_are_no_lag_and_one_commit_blames_no_group(tmp_path: Path, name: str) -> None:
     start, end, offset, seconds, word, lag, lost = AT_THE_EDGES[name]
     samples = tuple((end, NOW_MS - ago * 10_000) for ago in reversed(range(60)))
     commits = ((offset, NOW_MS - seconds * 1000),)
@@ -229,9 +229,9 @@ def test_what_is_gone_does_not_wait_and_nobody_is_accused_by_one_commit(tmp_path
 
 
 def test_a_group_has_the_worst_verdict_of_its_partitions(tmp_path: Path) -> None:
-    """What is unknown hides no trouble that is known, and is not hidden by what is well."""
+    """An unknown partition does not hide known trouble, and healthy partitions do not hide an unknown one."""
     reader = reader_of(write_tables(tmp_path, {}), instant(NOW_MS))
-    reader.rows("group_status")  # so that what it reads is there
+    reader.rows("group_status")  # creates the views that it reads
     pairs = [(worse, better) for at, worse in enumerate(WORDS) for better in WORDS[:at]]
     rest = "'why', 'why', 0, NULL, false, NULL"
     told = [

@@ -1,4 +1,4 @@
-"""What stood at an instant: offsets, groups, members and assignments equal the model, replayed up to that instant."""
+"""State at an instant: offsets, groups, members and assignments equal the model, replayed up to that instant."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMIT_KEYS = (0, 1)
 
 
 def random_logs(number: int, coordinator: Coordinator) -> list[list[RecordBatch]]:
-    """Logs of valid groups, each batch of which was appended at a time of its own."""
+    """Logs of valid groups; each batch was appended at a different time."""
     found: list[History] = []
 
     @seed(20260103)
@@ -66,7 +66,7 @@ def _timed(rng: Random, batches: Iterable[RecordBatch]) -> list[RecordBatch]:
 
 
 def tables_of(logs: list[list[RecordBatch]]) -> Rows:
-    """What the job's tables have of logs, each of an offsets partition, whose ends were sampled after each batch."""
+    """The job's table rows for logs, one offsets partition each, whose ends were sampled after each batch."""
     rows: Rows = defaultdict(list)
     for partition, batches in enumerate(logs):
         log = {"offsets_partition": partition, "log_id": 0}
@@ -117,7 +117,7 @@ def _add_changes(rows: Rows, log: Row, group_id: str, records: list[GroupRecord]
 
 
 def _row(row: Row) -> Row:
-    """Times as timestamps."""
+    """Convert times to timestamps."""
     timed = {name: value for name, value in row.items() if name.endswith("timestamp_ms")}
     others = {name: value for name, value in row.items() if name not in timed}
     return others | {name.removesuffix("_ms"): None if ms is None else instant(ms) for name, ms in timed.items()}
@@ -139,7 +139,7 @@ def _samples(partition: int, batches: list[RecordBatch]) -> Iterator[Row]:
         }
 
 
-def stood(reader: ViewReader, at_ms: int) -> dict[int, dict[str, Any]]:
+def state_in_views(reader: ViewReader, at_ms: int) -> dict[int, dict[str, Any]]:
     """What the views have of each offsets partition."""
     views = {"groups": "group_state_at", "group_members": "members_at", "member_assignments": "assignments_at"}
     found = {name: reader.rows(view, at=instant(at_ms)) for name, view in views.items()}
@@ -159,14 +159,14 @@ def replayed(log: list[RecordBatch], at_ms: int, coordinator: Coordinator) -> di
 
 
 @pytest.mark.parametrize("coordinator", BOTH)
-def test_any_instant_is_what_the_model_held(coordinator: Coordinator, tmp_path: Path) -> None:
+def test_state_at_any_instant_equals_the_model(coordinator: Coordinator, tmp_path: Path) -> None:
     logs, rng = random_logs(HISTORIES, coordinator), Random(20260104)
     rows = tables_of(logs) | {"cluster": [{"cluster_id": "c", "group_coordinator": coordinator}]}
     reader = reader_of(write_tables(tmp_path, rows), instant(START_MS))
     last_ms = max(record.timestamp_ms or 0 for log in logs for batch in log for record in batch.records)
     compared = 0
     for at_ms in sorted(rng.randrange(START_MS, last_ms + 2) for _ in range(INSTANTS)):
-        found = stood(reader, at_ms)
+        found = state_in_views(reader, at_ms)
         for partition, log in enumerate(logs):
             held = without_empty_assignments(replayed(log, at_ms, coordinator))
             assert found[partition] == held, (partition, at_ms)
@@ -195,8 +195,8 @@ def test_before_the_history_nothing_is_known(tmp_path: Path) -> None:
         assert view == "offsets_at" or groups <= {row["group_id"] for row in told if row["offsets_partition"] == 2}
 
 
-def test_an_open_transaction_holds_back_what_follows_it_of_other_groups_too(tmp_path: Path) -> None:
-    """As it did in the tables, which have what readers of committed records get; the coordinator had applied it."""
+def test_an_open_transaction_blocks_later_records_of_all_groups(tmp_path: Path) -> None:
+    """The tables have only what read_committed consumers get. The coordinator had already applied it."""
     log, at_ms = {"offsets_partition": 0, "log_id": 0}, START_MS
     commit = log | {"topic": "orders", "partition": 0, "is_tombstone": False}
     commits = [

@@ -1,4 +1,4 @@
-"""A transaction ends with a marker: a group that has read everything stands one offset below the end for ever."""
+"""A transaction ends with a marker: a group that has read everything stays one offset below the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.tables import reader_of, write_tables
 from tests.unit.views.windows import NOW_MS, Window, tables_of
 
 END = 240
-# Offset, end of what can be read (None: nobody has read), members: lag, verdict.
+# Offset, end of the readable records (None: not read by the job), members: lag, verdict.
 CELLS = {
     "one marker": (END - 1, END - 1, 1, 0, "ok"),
     "where it stands": (END, END - 1, 1, 0, "ok"),
@@ -62,7 +62,7 @@ def found(reader: ViewReader, view: str, order: str = "partition") -> dict[str, 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_marker_is_no_message(reader: ViewReader, cell: str) -> None:
+def test_a_marker_does_not_count_as_lag(reader: ViewReader, cell: str) -> None:
     *_, lag, verdict = CELLS[cell]
     told = found(reader, "lag")[cell]
     assert (told["log_end_offset"], told["lag"], told["lag_read_committed"]) == (END, lag, lag)
@@ -77,6 +77,6 @@ def test_a_marker_is_no_message(reader: ViewReader, cell: str) -> None:
     assert last == verdict
 
 
-def test_where_nobody_has_read_the_reason_says_so(reader: ViewReader) -> None:
+def test_the_reason_says_when_the_end_was_not_read(reader: ViewReader) -> None:
     told = found(reader, "group_status_partitions")["one of what"]["verdict_reason"]
     assert told == "at most 1 message waits, perhaps only a transaction marker: the job has not read there"

@@ -1,4 +1,4 @@
-"""What is no lag: offsets below zero, offsets beyond the end, and messages that are gone."""
+"""No lag: offsets below zero, offsets beyond the end, and deleted messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.views.windows import NOW_MS, Window, tables_of
 
 END = 240
 LOST, ALL_LOST, MINUS_ONE, MINUS_TWO, BEYOND, JUST_NOW = range(6)
-# Offset, start of the log, how long ago the offset was committed.
+# Offset, start of the log, age of the commit.
 CELLS = {
     LOST: (10, 40, 300),
     ALL_LOST: (10, END, 300),
@@ -28,7 +28,7 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> ViewReader:
-    """A sample each ten seconds, the last one five seconds ago; all offsets but one are older."""
+    """A sample every ten seconds, the last one five seconds ago. All offsets but one are older."""
     looks = [NOW_MS - ago * SECOND for ago in range(605, 0, -10)]
     windows = [
         Window(number, tuple((END, at) for at in looks), ((offset, NOW_MS - ago * SECOND),), Limits(), 300)
@@ -46,7 +46,7 @@ def found(reader: ViewReader, view: str, *columns: str) -> dict[int, tuple[Any, 
     return {row["partition"]: tuple(row[name] for name in columns) for row in rows}
 
 
-def test_what_is_gone_does_not_wait(reader: ViewReader) -> None:
+def test_deleted_messages_are_no_lag(reader: ViewReader) -> None:
     rows = found(reader, "lag", "lag", "lag_read_committed", "messages_lost", "is_truncated")
     assert rows[LOST] == (200, 200, 30, True)
     assert rows[ALL_LOST] == (0, 0, 230, True)
@@ -55,7 +55,7 @@ def test_what_is_gone_does_not_wait(reader: ViewReader) -> None:
 
 
 @pytest.mark.parametrize(("cell", "told"), [(MINUS_ONE, -1), (MINUS_TWO, -2)])
-def test_an_offset_below_zero_is_none(reader: ViewReader, cell: int, told: int) -> None:
+def test_an_offset_below_zero_has_no_lag(reader: ViewReader, cell: int, told: int) -> None:
     why = f"no offset: {told} was committed"
     columns = ("committed_offset", "lag", "lag_read_committed", "messages_lost", "retention_used", "reason")
     assert found(reader, "lag", *columns)[cell] == (None, None, None, None, None, why)
@@ -71,7 +71,7 @@ def test_an_offset_below_zero_is_none(reader: ViewReader, cell: int, told: int) 
     assert found(reader, "group_status_partitions", *judged)[cell] == ("unknown", why, 0, None)
 
 
-def test_an_offset_beyond_the_end_is_told_from_a_topic_that_was_recreated(reader: ViewReader) -> None:
+def test_an_offset_beyond_the_end_differs_from_a_recreated_topic(reader: ViewReader) -> None:
     rows = found(reader, "lag", "lag", "is_beyond_end", "is_recreated")
     assert rows[BEYOND] == (0, True, False)
-    assert rows[JUST_NOW] == (0, False, False)  # the log may have grown since it was looked at
+    assert rows[JUST_NOW] == (0, False, False)  # the log may have grown since the sample

@@ -1,4 +1,4 @@
-"""What is said of a group itself, and not of one of its partitions: who comes and goes, and why there is no offset."""
+"""Verdicts about a group itself, not about one partition: members that come and go, and missing offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at(number: int, seconds_ago: float) -> Row:
 def rebalances(
     count: int, *, every: int, leaves: list[tuple[str, str]], comes_back: bool = True
 ) -> dict[str, list[Row]]:
-    """So many rebalances, each by a client that leaves, and that had come before if it comes and goes."""
+    """A number of rebalances, each by a client that leaves; with `comes_back` it has joined before."""
     history = [
         PLACE | at(number, every * (count - number)) | {"group_epoch": number + 1, "is_removed": False}
         for number in range(count)
@@ -47,7 +47,7 @@ def rebalances(
     return {"group_history": history, "member_history": members}
 
 
-def test_a_client_that_comes_and_goes_makes_it_unstable(tmp_path: Path) -> None:
+def test_a_client_that_keeps_rejoining_makes_the_group_unstable(tmp_path: Path) -> None:
     row = status(tmp_path, {"member_count": 1}, **rebalances(18, every=10, leaves=[("a", "/1")] * 9))
     assert (row["verdict"], row["level"]) == ("unstable", "WARN")
     assert row["verdict_reason"] == "18 rebalances in five minutes; the client a left 9 times"
@@ -62,7 +62,7 @@ def test_a_client_that_comes_and_goes_makes_it_unstable(tmp_path: Path) -> None:
         pytest.param(12, 60, [("a", "/1")] * 12, 1, id="in more than five minutes"),
     ],
 )
-def test_a_rolling_restart_does_not(
+def test_a_rolling_restart_is_not_unstable(
     tmp_path: Path, count: int, every: int, leaves: list[tuple[str, str]], present: int
 ) -> None:
     tables = rebalances(count, every=every, leaves=leaves)
@@ -72,15 +72,15 @@ def test_a_rolling_restart_does_not(
     assert status(tmp_path, {"member_count": present}, **tables)["verdict"] != "unstable"
 
 
-def test_who_leaves_for_good_does_not_come_and_go(tmp_path: Path) -> None:
-    """Seven of eight instances with one client id are stopped, on one host."""
+def test_clients_that_leave_for_good_are_not_unstable(tmp_path: Path) -> None:
+    """Seven of eight instances with one client id, all on one host, are stopped."""
     tables = rebalances(7, every=10, leaves=[("rdkafka", "/1")] * 7, comes_back=False)
     tables["group_members"] = [HOME | {"member_id": "n", "client_id": "rdkafka", "client_host": "/1"}]
     assert status(tmp_path, {"member_count": 1}, **tables)["verdict"] != "unstable"
 
 
-def test_a_partition_that_is_owned_and_was_never_committed_is_not_well(tmp_path: Path) -> None:
-    """A message at its start may stop the group there, while it commits the other one."""
+def test_an_owned_partition_without_a_commit_is_not_ok(tmp_path: Path) -> None:
+    """The first message may block the group there, while it commits the other partition."""
     cells = [{"topic": "orders", "partition": number} for number in (0, 1)]
     looked = {"sampled_at": instant(NOW_MS), "changed_at": instant(NOW_MS), "log_start_offset": 0}
     ends = [cell | looked | {"high_watermark": 500, "last_stable_offset": 500} for cell in cells]
@@ -108,7 +108,7 @@ def deleted(**topic: Any) -> Iterator[tuple[str, list[Row]]]:
     yield "group_history", [PLACE | at(0, 1000) | {"group_type": "Consumer", "group_epoch": 1, "is_removed": False}]
 
 
-def test_offsets_that_went_with_their_topic(tmp_path: Path) -> None:
+def test_offsets_deleted_with_their_topic_are_explained(tmp_path: Path) -> None:
     row = status(tmp_path, {}, **dict(deleted(deleted_at=instant(NOW_MS - 175 * SECOND))))
     assert (row["verdict"], row["verdict_reason"]) == (
         "unknown",
@@ -116,20 +116,20 @@ def test_offsets_that_went_with_their_topic(tmp_path: Path) -> None:
     )
 
 
-def test_offsets_that_somebody_deleted(tmp_path: Path) -> None:
+def test_offsets_deleted_by_a_user_are_explained(tmp_path: Path) -> None:
     row = status(tmp_path, {}, **dict(deleted()))
     assert row["verdict_reason"] == "its last offset was deleted 180 s ago (offsets deleted)"
 
 
 @pytest.mark.parametrize(("members", "verdict"), [(2, "ok"), (0, "unknown")])
-def test_workers_commit_nothing_by_design(tmp_path: Path, members: int, verdict: str) -> None:
+def test_connect_workers_commit_nothing_by_design(tmp_path: Path, members: int, verdict: str) -> None:
     group = {"group_type": "Classic", "protocol_type": "connect", "member_count": members}
     row = status(tmp_path, group)
     assert row["verdict"] == verdict
     assert row["verdict_reason"].startswith("a group of the protocol connect, which commits no offsets here")
 
 
-def test_who_owns_partitions_may_not_have_committed_yet(tmp_path: Path) -> None:
+def test_a_new_owner_may_not_have_committed_yet(tmp_path: Path) -> None:
     own = HOME | {"member_id": "m", "kind": "assigned", "topic": "orders"}
     ends = {"topic": "orders", "log_start_offset": 5, "last_stable_offset": 25, "high_watermark": 25}
     ends |= {"sampled_at": instant(NOW_MS), "changed_at": instant(START_MS)}
@@ -147,8 +147,8 @@ def test_who_owns_partitions_may_not_have_committed_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("read", "reason"), [("in-entory", "expired"), ("in_entory", "offsets deleted")])
-def test_who_reads_a_topic_of_a_similar_name_does_not_keep_its_offsets(tmp_path: Path, read: str, reason: str) -> None:
-    """In LIKE, which was asked once, a _ is any letter."""
+def test_readers_of_a_similar_topic_name_do_not_keep_the_offsets(tmp_path: Path, read: str, reason: str) -> None:
+    """LIKE was used once: in LIKE, _ matches any character."""
     rows = dict(deleted())
     for row in rows["offset_commits"]:
         row["topic"] = "in_entory"

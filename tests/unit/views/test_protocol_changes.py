@@ -1,6 +1,6 @@
-"""Groups that went from the classic protocol to KIP-848 and back, as a broker (4.3.1) recorded them, and made-up ones.
+"""Groups that changed from the classic protocol to KIP-848 and back: recorded from a broker (4.3.1), and made up.
 
-`python -m testkit.protocol_changes` records `tests/fixtures/protocol_changes.jsonl` anew.
+`python -m testkit.protocol_changes` records `tests/fixtures/protocol_changes.jsonl` again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testkit.tables import reader_of, write_tables
 
 Row = dict[str, Any]
 RECORDED = Path(__file__).parents[2] / "fixtures" / "protocol_changes.jsonl"
-# Of each group its epochs: type, epoch, members, who joined, who left, static members that came back, what moved.
+# The epochs of each group: type, epoch, members, joined, left, static members that returned, moved partitions.
 EXPECTED = {
     "leaves": [
         ("Classic", 2, 2, "a1, b1", None, 0, "+4 -0"),
@@ -45,13 +45,13 @@ EXPECTED = {
         ("Classic", 7, 1, None, "b2", 0, "+2 -2"),
         ("Classic", 8, 0, None, "a3", 0, "+0 -4"),
     ],
-    # Each newcomer takes the place of the one before, of the other protocol: no rebalance.
+    # Each newcomer replaces the previous member, of the other protocol: no rebalance.
     "static": [("Classic", 1, 2, "a, b", None, 4, "+12 -8")],
     "static-times-out": [
         ("Classic", 1, 2, "a, b", None, 3, "+10 -6"),
         ("Classic", 2, 1, None, "b", 0, "+2 -2"),
     ],
-    # A group that changes its type while it is empty counts from the start.
+    # A group that changes its type while empty counts its epochs from the start.
     "empty-between": [
         ("Classic", 1, 2, "a1, b1", None, 0, "+4 -0"),
         ("Classic", 2, 1, None, "a1", 0, "+2 -2"),
@@ -66,7 +66,7 @@ EXPECTED = {
         ("Classic", 4, 0, None, "b3", 0, "+0 -4"),
     ],
 }
-SIGNED = {"expires_in_ms", "ms_past_due"}  # until an instant, which may be over
+SIGNED = {"expires_in_ms", "ms_past_due"}  # until an instant, possibly past
 UNITS = ("_ms", "_seconds", "milliseconds")
 
 
@@ -89,7 +89,7 @@ def rebalances(reader: ViewReader) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("group", EXPECTED)
-def test_who_came_and_went_is_told_of_the_rebalance_that_it_began(recorded: ViewReader, group: str) -> None:
+def test_a_rebalance_shows_the_members_whose_change_started_it(recorded: ViewReader, group: str) -> None:
     names = ("group_type", "epoch", "member_count", "joined_clients", "left_clients", "static_returns")
     found = [
         (*(row[name] for name in names), f"+{row['partitions_assigned']} -{row['partitions_revoked']}")
@@ -99,8 +99,8 @@ def test_who_came_and_went_is_told_of_the_rebalance_that_it_began(recorded: View
 
 
 @pytest.mark.parametrize("group", ["leaves", "times-out", "static-times-out"])
-def test_the_last_member_of_the_newer_protocol_leaves_when_it_leaves(recorded: ViewReader, group: str) -> None:
-    """Ten seconds after the epoch that it left had begun; the rebalance that follows ends at once."""
+def test_the_last_member_of_the_newer_protocol_leaves_at_the_right_time(recorded: ViewReader, group: str) -> None:
+    """Ten seconds after its last epoch had started. The rebalance that follows ends at once."""
     rows = rebalances(recorded)[group]
     (at,) = (at for at, row in enumerate(rows) if row["left_clients"] in ("b2", "b") and row["group_type"] == "Classic")
     assert rows[at]["started_at"] - rows[at - 1]["started_at"] > timedelta(seconds=10)
@@ -108,7 +108,7 @@ def test_the_last_member_of_the_newer_protocol_leaves_when_it_leaves(recorded: V
 
 
 def negative(reader: ViewReader) -> Iterator[tuple[str, str, Row]]:
-    """Yield view, column and row of each duration below zero, of every view."""
+    """Yield view, column and row of each negative duration in every view."""
     for view in all_views().values():
         names = [name for name in view.column_names if name.endswith(UNITS) and name not in SIGNED]
         for row in reader.rows(view.name) if names and not view.is_at else ():
@@ -119,24 +119,22 @@ def test_no_duration_is_negative(recorded: ViewReader, world: ViewReader) -> Non
     assert [*negative(recorded), *negative(world)] == []
 
 
-def test_no_duration_is_negative_by_a_clock_that_is_behind(tmp_path: Path) -> None:
-    """The reader's, by minutes."""
+def test_no_duration_is_negative_for_a_reader_whose_clock_is_behind(tmp_path: Path) -> None:
+    """The reader's clock is minutes behind."""
     made = GroupWorld(1, groups=8, minutes=16, changing=2)
     reader = reader_of(write_tables(tmp_path, made.rows), instant(made.now_ms - 7 * MINUTE))
     assert [*negative(reader)] == []
 
 
 def test_every_duration_is_known(recorded: ViewReader, world: ViewReader) -> None:
-    """Where clocks agree, none is left out because it would be negative."""
+    """If clocks agree, no duration is null because it would be negative."""
     for row in (*recorded.rows("rebalances"), *world.rows("rebalances")):
         assert (row["sync_ms"] is None) is (row["group_type"] != "Classic"), row
         if row["group_type"] != "Classic" and row["state"] in ("Stable", "Empty"):
             assert row["settle_ms"] is not None, row
 
 
-def test_members_are_those_of_before_and_who_came_without_those_who_left(
-    recorded: ViewReader, world: ViewReader
-) -> None:
+def test_members_are_the_previous_ones_plus_joined_minus_left(recorded: ViewReader, world: ViewReader) -> None:
     changing = {f"group-{number}" for number in range(8, 14)}
     for group, rows in (rebalances(recorded) | rebalances(world)).items():
         before = 0
@@ -147,7 +145,7 @@ def test_members_are_those_of_before_and_who_came_without_those_who_left(
             assert starts_anew or row["epochs_without_record"] >= 0, row
 
 
-def test_clocks_that_differ_tell_no_duration(tmp_path: Path) -> None:
+def test_clocks_that_differ_give_no_duration(tmp_path: Path) -> None:
     """The coordinator moved to a broker whose clock is ten seconds behind."""
 
     def row(offset: int, seconds: int, **told: object) -> Row:

@@ -1,4 +1,4 @@
-"""The views over Delta tables, as Python programs and commands ask for them."""
+"""The views over Delta tables, as Python programs and commands query them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_offsets_at_an_instant(tmp_path: Path) -> None:
     }
 
 
-def test_histories_are_opened_after_the_states_that_are_to_be_found_in_them(tmp_path: Path) -> None:
+def test_histories_are_opened_after_the_state_tables(tmp_path: Path) -> None:
     opened: list[str] = []
 
     class Told(PathStore):
@@ -82,7 +82,7 @@ def test_histories_are_opened_after_the_states_that_are_to_be_found_in_them(tmp_
     assert [is_history(name) for name in opened] == sorted(is_history(name) for name in opened)
 
 
-def test_thresholds_are_the_users(tmp_path: Path) -> None:
+def test_thresholds_come_from_the_users_table(tmp_path: Path) -> None:
     tables_with_a_commit(tmp_path)
     assert not (tmp_path / "thresholds").exists()
     (before,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
@@ -93,8 +93,8 @@ def test_thresholds_are_the_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["allowed_lag", "minimum_complete", "intervals", "window_seconds"])
-def test_a_threshold_that_is_no_number_is_as_none(tmp_path: Path, name: str) -> None:
-    """In a table of a notebook a number that is missing may be NaN: above every number, it switched an alarm off."""
+def test_a_threshold_that_is_not_a_number_is_ignored(tmp_path: Path, name: str) -> None:
+    """A notebook may write a missing number as NaN. NaN is above every number, so it switched an alarm off."""
     tables_with_a_commit(tmp_path)
     (before,) = offsetstream.open_tables(tmp_path).view("group_status").to_pylist()
     write_deltalake(tmp_path / "thresholds", pa.table({"group_id": ["billing"], name: [float("nan")]}))
@@ -104,7 +104,7 @@ def test_a_threshold_that_is_no_number_is_as_none(tmp_path: Path, name: str) -> 
     assert before["verdict"] == "unknown"
 
 
-def test_a_table_that_is_read_by_a_query_may_be_read_twice(tmp_path: Path) -> None:
+def test_a_query_may_read_a_table_twice(tmp_path: Path) -> None:
     tables_with_a_commit(tmp_path)
     ends = DeltaTable(tmp_path / "topic_partitions")
     expected = offsetstream.open_tables(tmp_path).view("lag").to_pylist()
@@ -113,7 +113,7 @@ def test_a_table_that_is_read_by_a_query_may_be_read_twice(tmp_path: Path) -> No
     assert offsetstream.open_tables(tmp_path).view("time_lag").num_rows == 1
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_unknown_tables_and_views_are_refused(tmp_path: Path) -> None:
     new_tables(tmp_path)
     tables = offsetstream.open_tables(tmp_path)
     shutil.rmtree(tmp_path / "topic_partitions")

@@ -1,4 +1,4 @@
-"""What views of now say over the samples that they need is what they say over all; and these are few."""
+"""Views of now give the same rows over only the samples that they need as over all; and these are few."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ VIEWS = ("time_lag", "group_status_partitions", "group_status")
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_they_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_samples_give_the_same_rows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = GroupWorld(seed)
     folder, now = write_tables(tmp_path, world.rows), instant(world.now_ms)
     found = told(folder, now)
     assert found["time_lag"]
-    assert found == told(folder, now, reversed(VIEWS))  # what the one has read is what the other goes on with
+    assert found == told(folder, now, reversed(VIEWS))  # the second reader continues with the samples of the first
     monkeypatch.setattr(reading, "RECENT_VIEWS", frozenset())
     assert found == told(folder, now)
 
@@ -33,8 +33,8 @@ def told(folder: Path, now: Any, views: Iterable[str] = VIEWS) -> dict[str, list
     return {view: sorted(map(str, reader.rows(view))) for view in views}
 
 
-def test_another_topic_of_the_name_cuts_nothing_off(tmp_path: Path) -> None:
-    """As where brokers of before 2.8 do not tell the id: its samples stand between those of the topic."""
+def test_another_topic_of_the_same_name_hides_no_samples(tmp_path: Path) -> None:
+    """Brokers before 2.8 do not report the topic id: their samples lie between those of the topic."""
     now = instant(START_MS)
     place = {"topic": "t", "partition": 0, "log_start_offset": 0}
     ends = [
@@ -49,8 +49,8 @@ def test_another_topic_of_the_name_cuts_nothing_off(tmp_path: Path) -> None:
     assert (row["method"], row["time_lag_seconds"]) == ("interpolated", 950)
 
 
-def test_of_a_long_history_few_are_read(tmp_path: Path) -> None:
-    """A month ago and since then nothing waited, but of one partition: its first unread record is a day old."""
+def test_few_samples_of_a_long_history_are_read(tmp_path: Path) -> None:
+    """For a month only one partition had unread messages: its first unread record is a day old."""
     now = instant(START_MS)
     day = timedelta(days=1)
     times = [now - 30 * day + number * timedelta(hours=1) for number in range(30 * 24 + 1)]

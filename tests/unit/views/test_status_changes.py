@@ -1,4 +1,4 @@
-"""The verdict at the end of a minute that is past is the one that `group_status` gave then."""
+"""The verdict for a past minute is the one that `group_status` gave at the end of that minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINUTES = 30
 
 
 @pytest.mark.parametrize("seed", [5, 6, 9, 12])
-def test_a_past_minute_is_as_it_was(tmp_path: Path, seed: int) -> None:
+def test_the_verdict_of_a_past_minute_equals_the_verdict_then(tmp_path: Path, seed: int) -> None:
     world = GroupWorld(seed, minutes=MINUTES, abandons=True)
     changes = changes_of(tmp_path, world)
     compared = 0
@@ -27,7 +27,7 @@ def test_a_past_minute_is_as_it_was(tmp_path: Path, seed: int) -> None:
         (folder := tmp_path / str(minute)).mkdir()
         reader = reader_of(write_tables(folder, then.rows), instant(then.now_ms))
         for row in reader.rows("group_status"):
-            if row["verdict_topic"] is not None:  # what is said of the group itself is not in the history
+            if row["verdict_topic"] is not None:  # verdicts about the group itself are not in the history
                 known = [
                     each
                     for each in changes
@@ -39,7 +39,10 @@ def test_a_past_minute_is_as_it_was(tmp_path: Path, seed: int) -> None:
 
 
 def looked_at_last(row: dict[str, Any], world: GroupWorld, now_ms: int) -> dict[str, Any]:
-    """What is known of an end: errors have no history, and an end that still held at the minute's end was seen then."""
+    """Adapt what is known of an end offset.
+
+    Errors have no history, and an end that still held at the minute's end counts as sampled then.
+    """
     place = {name: row[name] for name in ("topic", "topic_id", "partition")}.items()
     later = [
         each["previous_sampled_at"]

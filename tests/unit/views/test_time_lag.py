@@ -1,4 +1,4 @@
-"""Time lag in SQL against kafka-lag-exporter's look-up, in plain Python, of thousands of tables at once."""
+"""Time lag in SQL compared with kafka-lag-exporter's look-up in plain Python, on thousands of tables at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def random_window(rng: Random, number: int) -> Window:
 
 
 def truth(window: Window) -> tuple[str, float | None]:
-    """What the exporter answers, in seconds; we answer otherwise by design where it extrapolates or forgot a sample."""
+    """The exporter's answer in seconds.
+
+    Ours differs by design where the exporter extrapolates or has dropped a sample.
+    """
     table = LookupTable()
     for point in window.samples:
         table.add(point)
@@ -40,7 +43,7 @@ def truth(window: Window) -> tuple[str, float | None]:
     return how, 0.0 if how == "zero" else None if at_ms is None else (NOW_MS - at_ms) / 1000
 
 
-def test_time_lag_is_the_exporters(tmp_path: Path) -> None:
+def test_time_lag_equals_the_exporters(tmp_path: Path) -> None:
     rng = Random(20260102)
     windows = [random_window(rng, number) for number in range(WINDOWS)]
     reader = reader_of(write_tables(tmp_path, tables_of(windows)), instant(NOW_MS))
@@ -51,7 +54,7 @@ def test_time_lag_is_the_exporters(tmp_path: Path) -> None:
         offset, method, ours = window.commits[-1][0], row["method"], row["time_lag_seconds"]
         counted[how] += 1
         if how == "dropped":
-            _require_of_what_is_left(window, method, ours)
+            _check_remaining_samples(window, method, ours)
         elif offset >= window.samples[-1][0]:
             assert (method, ours) == ("caught up", 0.0), window
         elif how == "interpolated":
@@ -64,8 +67,8 @@ def test_time_lag_is_the_exporters(tmp_path: Path) -> None:
     assert min(counted[how] for how in ("zero", "too few", "extrapolated", "dropped")) > WINDOWS / 50, counted
 
 
-def _require_of_what_is_left(window: Window, method: str, ours: float) -> None:
-    """Samples above a later one are of messages that were cut off: the others are enough, unless too far apart."""
+def _check_remaining_samples(window: Window, method: str, ours: float) -> None:
+    """Check windows with truncated messages: the samples below a later one suffice, unless they are too far apart."""
     left = [
         (end, at_ms)
         for at, (end, at_ms) in enumerate(window.samples)

@@ -1,4 +1,4 @@
-"""The views as of an instant, over the whole history, equal those over tables that end at that instant."""
+"""Views as of an instant over the complete history equal the views over tables that end at that instant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testkit.sampled_logs import MINUTE, SECOND, START_MS, instant
 from testkit.tables import new_tables, reader_of, write_tables
 
 SEED, CHANGING = 1, 2
-# What the last look before an instant saw of the leaders is kept of now only: then the end before stands.
+# Leaders are kept only for now: for a past instant the previous end counts.
 NO_LOOK, NONE = "NOT_LEADER_OR_FOLLOWER", "no sample"
 UNSEEN = re.compile(f"{NO_LOOK}|not sampled after")
 SAME = {
@@ -48,18 +48,18 @@ SAME = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def history(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return new_tables(tmp_path_factory.mktemp("whole"), GroupWorld(SEED, changing=CHANGING).rows)
 
 
 @pytest.mark.parametrize("minute", [3, 12, 31, 39])
 @pytest.mark.parametrize("view", SAME)
-def test_a_view_then(whole: Any, tmp_path: Path, view: str, minute: int) -> None:
+def test_a_view_at_an_instant_equals_the_view_then(history: Any, tmp_path: Path, view: str, minute: int) -> None:
     at = instant(START_MS + minute * MINUTE)
     world = GroupWorld(SEED, until_minute=minute, changing=CHANGING)
     world.rows.pop("thresholds")
     expected = {place(row): row for row in reader_of(write_tables(tmp_path, world.rows), at).rows(view)}
-    reader = InstantReader(whole, at)
+    reader = InstantReader(history, at)
     found = {place(row): row for row in reader.rows(view)}
     expected = {key: row for key, row in expected.items() if row["group_id"] not in unknown_of(reader)}
     assert found.keys() == expected.keys()
@@ -72,7 +72,7 @@ def test_a_view_then(whole: Any, tmp_path: Path, view: str, minute: int) -> None
 
 
 def unknown_of(reader: InstantReader) -> set[str]:
-    """Groups of the log that began anew later on: of the time before nothing is told."""
+    """Groups whose log was recreated later: the time before is unknown."""
     groups = {row["group_id"] for row in reader.unknown} - {None}
     assert len(groups) <= 2
     return groups
@@ -83,13 +83,13 @@ def place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("minute", [12, 39])
-def test_the_status_then(whole: Any, tmp_path: Path, minute: int) -> None:
-    """Just after a look, since what is told is as of the last one, of which a later one knows that it still held."""
+def test_the_status_at_an_instant_equals_the_status_then(history: Any, tmp_path: Path, minute: int) -> None:
+    """Taken just after a sample: an answer is as of the last sample, which a later one may have confirmed."""
     look_ms = START_MS + minute * MINUTE + 3 * SECOND
     at = instant(look_ms + 1)
     world = GroupWorld(SEED, until_minute=(look_ms + 1 - START_MS) / MINUTE, changing=CHANGING)
     world.rows.pop("thresholds")
-    now, then = reader_of(write_tables(tmp_path, world.rows), at), InstantReader(whole, at)
+    now, then = reader_of(write_tables(tmp_path, world.rows), at), InstantReader(history, at)
     parts = [row for each in (now, then) for row in each.rows("group_status_partitions")]
     unlike = {row["group_id"] for row in parts if UNSEEN.search(row["verdict_reason"])} | unknown_of(then)
     found = {row["group_id"]: row for row in then.rows("group_status")}
@@ -99,22 +99,22 @@ def test_the_status_then(whole: Any, tmp_path: Path, minute: int) -> None:
         assert found[row["group_id"]] | {"as_of": None} == row | {"as_of": None}
 
 
-def test_only_some_groups(whole: Any) -> None:
+def test_views_at_an_instant_can_be_limited_to_some_groups(history: Any) -> None:
     at = instant(START_MS + 20 * MINUTE)
-    every = InstantReader(whole, at).rows("lag")
-    some = InstantReader(whole, at, ["group-0"]).rows("lag")
+    every = InstantReader(history, at).rows("lag")
+    some = InstantReader(history, at, ["group-0"]).rows("lag")
     assert sorted(some, key=place) == sorted((row for row in every if row["group_id"] == "group-0"), key=place)
 
 
-def test_what_is_not_known(whole: Any) -> None:
-    reader = InstantReader(whole, instant(START_MS - 2 * MINUTE))
+def test_groups_without_history_at_an_instant_are_reported_unknown(history: Any) -> None:
+    reader = InstantReader(history, instant(START_MS - 2 * MINUTE))
     assert reader.rows("lag") == []
     began_anew = instant(START_MS + 40 * MINUTE // 3)
     assert {row["unknown_before"] for row in reader.unknown} == {instant(START_MS - MINUTE), began_anew}
     assert {row["group_id"] for row in reader.unknown} >= {"group-0", None}
 
 
-def test_every_view_answers(whole: Any) -> None:
+def test_every_view_can_be_queried_at_an_instant(history: Any) -> None:
     for view in all_views().values():
         if not view.is_at:
-            InstantReader(whole, instant(START_MS + 20 * MINUTE)).rows(view.name)
+            InstantReader(history, instant(START_MS + 20 * MINUTE)).rows(view.name)

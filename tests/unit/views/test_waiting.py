@@ -1,4 +1,4 @@
-"""Who has come to the last stable offset waits for an open transaction: it has not stopped."""
+"""A group that has reached the last stable offset waits for an open transaction: it has not stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELD = 1000
 
 
 def reader(tmp_path: Path, *, open_for: int, committed: int, members: int, **known: Any) -> ViewReader:
-    """A log that grows, and a group that has read it until a transaction was opened, so many seconds ago."""
+    """A growing log, and a group that has read it up to a transaction opened `open_for` seconds ago."""
     ago = range(600, -1, -10)
     looks = tuple((HELD + 10 * (open_for - each), NOW_MS - each * SECOND) for each in ago)
     commits = tuple((min(end, committed), at) for end, at in looks if at <= NOW_MS - open_for * SECOND)
@@ -26,17 +26,17 @@ def reader(tmp_path: Path, *, open_for: int, committed: int, members: int, **kno
         each["last_stable_offset"] = min(each["high_watermark"], HELD)
     for each in rows["topic_partitions"]:
         each.update(known)
-    began = {"log_id": 0, "record_offset": 0, "record_timestamp": looks_at(600), "is_removed": False}
+    began = {"log_id": 0, "record_offset": 0, "record_timestamp": samples_at(600), "is_removed": False}
     rows["group_history"] = [rows["groups"][0] | began]
     del rows["group_history"][0]["in_coordinator_partition"]
     return reader_of(write_tables(tmp_path, rows), instant(NOW_MS))
 
 
-def looks_at(seconds: int) -> Any:
+def samples_at(seconds: int) -> Any:
     return instant(NOW_MS - seconds * SECOND)
 
 
-# Seconds since the transaction was opened, what was committed, members: the verdict.
+# Seconds since the transaction was opened, committed offset, members: the verdict.
 CASES = {
     "a minute is nothing yet": (10, HELD, 1, "ok"),
     "longer": (300, HELD, 1, "waiting"),
@@ -59,7 +59,7 @@ def test_a_live_group_at_the_last_stable_offset_waits(tmp_path: Path, name: str)
     assert verdict == "ok" or changes[-1]["verdict"] == verdict
 
 
-def test_the_reason_says_for_how_long(tmp_path: Path) -> None:
+def test_the_reason_says_how_long_the_transaction_is_open(tmp_path: Path) -> None:
     (row,) = reader(tmp_path, open_for=300, committed=HELD, members=1).rows("group_status")
     assert row["level"] == "WARN"
     assert row["verdict_reason"] == (
@@ -67,8 +67,8 @@ def test_the_reason_says_for_how_long(tmp_path: Path) -> None:
     )
 
 
-def test_the_reason_names_the_transaction_where_it_is_known(tmp_path: Path) -> None:
-    known = {"open_transaction": "ledger-writer-7", "open_transaction_since": looks_at(295)}
+def test_the_reason_names_the_transaction_if_known(tmp_path: Path) -> None:
+    known = {"open_transaction": "ledger-writer-7", "open_transaction_since": samples_at(295)}
     (row,) = reader(tmp_path, open_for=300, committed=HELD, members=1, **known).rows("group_status")
     assert row["cause"] == "the open transaction ledger-writer-7"
     assert row["verdict_reason"] == (

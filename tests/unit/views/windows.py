@@ -1,4 +1,4 @@
-"""Random windows of commits and samples: each a group and a partition of its own, all in one set of tables."""
+"""Random windows of commits and samples, each with its own group and partition, all in one set of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_MS = START_MS + 3_600_123
 
 @dataclass(frozen=True)
 class Window:
-    """`samples` are ends and their times, `commits` offsets and their times, each oldest first."""
+    """`samples` are end offsets and their times, `commits` offsets and their times, each oldest first."""
 
     number: int
     samples: tuple[tuple[int, int], ...]
@@ -29,7 +29,7 @@ class Window:
 
     @property
     def is_read(self) -> bool:
-        """Whether the job has read below the end: a message is there, and no marker of a transaction."""
+        """Whether the job has read a message just below the end, not a transaction's marker."""
         return self.number % 2 == 0
 
     @property
@@ -38,11 +38,11 @@ class Window:
 
     @property
     def now_ms(self) -> int:
-        """The last look: of what came after nothing is known."""
+        """The time of the last sample. Nothing after it is known."""
         return min(NOW_MS, self.samples[-1][1])
 
     def end_at(self, at_ms: int) -> int | None:
-        """The end that was known then."""
+        """The end offset known at that time."""
         return next((end for end, sampled_ms in reversed(self.samples) if sampled_ms <= at_ms), None)
 
     def committed_at(self, at_ms: int) -> int | None:
@@ -58,12 +58,12 @@ class Window:
 
     @property
     def ends(self) -> list[int]:
-        """Its ring of ends."""
+        """Burrow's ring of end offsets."""
         return [end for end, _ in self.samples[-self.limits.intervals :]]
 
 
 def random_window(rng: Random, number: int) -> Window:
-    """A partition that grows at some pace, or in steps, and a group with one of the habits that Burrow tells apart."""
+    """A partition that grows steadily or in steps, and a group with one of the habits that Burrow distinguishes."""
     count = rng.choice([1, 5, 31, 60])
     last_ms = NOW_MS - rng.randrange(EVERY)
     pace = rng.choice([0, 1, 10, 10])
@@ -72,7 +72,7 @@ def random_window(rng: Random, number: int) -> Window:
         grows = rng.random() < rng.choice([0.3, 1.0])
         end += rng.randint(0, 2 * pace) if grows else 0
         samples.append((end, last_ms - (count - 1 - at) * EVERY))
-    if rng.random() < 0.3:  # it was quiet, and something came just now
+    if rng.random() < 0.3:  # it was idle, and a message came just now
         samples[-1] = (samples[-1][0] + rng.randint(1, 30), samples[-1][1])
     habit = rng.choice(
         ["follows", "lags", "lags", "stalls", "rewinds", "stops", "stops", "falls", "gains", "rewinds", "random"]
@@ -89,7 +89,7 @@ def random_window(rng: Random, number: int) -> Window:
 
 
 def _commits(rng: Random, habit: str, samples: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    is_slow = habit in ("falls", "gains")  # which shows only beside a commit of before the window
+    is_slow = habit in ("falls", "gains")  # visible only next to a commit from before the window
     apart = rng.choice([10, 30] if is_slow else [1, 5, 10, 30]) * SECOND
     count = 20 if is_slow else rng.choice([1, 2, 5, 12, 20])
     at_ms = (
@@ -120,7 +120,7 @@ def _commits(rng: Random, habit: str, samples: Sequence[tuple[int, int]]) -> tup
 
 
 def tables_of(windows: Sequence[Window]) -> dict[str, list[dict[str, Any]]]:
-    """The rows that the job's tables have of them."""
+    """The job's table rows for these windows."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for window in windows:
         place = {
