@@ -1,6 +1,6 @@
-"""A program of its own, as a process has either a Spark or Spark Connect: it asks the tables of a folder over Connect.
+"""Query the tables of a folder over Spark Connect, in a process of its own, since a process has only one kind of Spark.
 
-Prints how many rows each query gave, then what the job says of such a session.
+Print the row count of each query, then what the job reports of such a session.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.spark.databricks_queries import answers, register
 
 
 def main(root: Path, scratch: Path, group: str) -> None:
-    """Ask everything, and print the answers as JSON."""
-    os.environ["SPARK_TESTING"] = "1"  # a port that is free
+    """Run every query and print the answers as JSON."""
+    os.environ["SPARK_TESTING"] = "1"  # a free port
     if home := java_home_for_spark(scratch):
         os.environ["JAVA_HOME"] = str(home)
     jars = ",".join(str(jar) for jar in resolve(connectors()))
@@ -34,7 +34,7 @@ def main(root: Path, scratch: Path, group: str) -> None:
     register(spark, "over_connect", root)
     rows = {query: len(frame.collect()) for query, frame in answers(spark, "over_connect", root, group)}
     raw = spark.createDataFrame([(bytearray(b"\x00\x01nonsense"), None)], "key BINARY, value BINARY")
-    decode = offsetstream.decode_udf  # not before there is a session: PySpark asks then which kind it is for
+    decode = offsetstream.decode_udf  # only once a session exists: PySpark then checks its kind
     (decoded,) = raw.select(decode("key", "value").alias("record")).select(F.col("record.error")).collect()
     try:
         prepare(spark)

@@ -1,4 +1,4 @@
-"""The SQL of docs, notebook and dashboard, and the tables of a folder in a schema, as a catalog has them."""
+"""The SQL of docs, notebook and dashboard, and a folder's tables registered in a schema as in a catalog."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def register(spark: SparkSession, schema: str, root: Path) -> None:
 
 
 def cells() -> list[str]:
-    """The cells of the notebook that have SQL, without what only Databricks' notebooks know."""
+    """Return the notebook's SQL cells without what only Databricks notebooks know."""
     text = (ROOT / "notebooks" / "first_queries.sql").read_text("utf-8")
     found = (cell.strip() for cell in text.split(_CELLS))
     return [cell for cell in found if not cell.startswith(_OF_DATABRICKS)]
 
 
 def datasets() -> dict[str, str]:
-    """The queries of the dashboard, by their names."""
+    """Return the dashboard's queries by name."""
     dashboard = json.loads((ROOT / "dashboards" / "kafka_offsets.lvdash.json").read_text("utf-8"))
     return {each["name"]: "".join(each["queryLines"]) for each in dashboard["datasets"]}
 
 
 def of_python_page(root: Path, group: str) -> str:
-    """The query of docs/how-to/python.md of a table by its path, on the tables of the folder."""
+    """Return the query of docs/how-to/python.md that reads a table by path, for the tables of the folder."""
     (query,) = re.findall(r"``(SELECT .*?)``", (ROOT / "docs" / "how-to" / "python.md").read_text("utf-8"))
     return str(query).replace("tables/", f"{root}/").replace("billing", group)
 
 
 def answers(spark: SparkSession, schema: str, root: Path, group: str) -> Iterator[tuple[str, DataFrame]]:
-    """Run everything, the notebook's first cell before its others, as it enters the schema."""
+    """Run everything, the notebook's first cell before the others, because it enters the schema."""
     yield "python.md", spark.sql(of_python_page(root, group))
     for cell in cells():
         yield cell, spark.sql(cell, {"schema_name": schema, "group_id": group})

@@ -1,4 +1,4 @@
-"""A small __consumer_offsets, made up record by record: bytes as Kafka writes them, and beside them what they mean."""
+"""A small __consumer_offsets, made up record by record: bytes as Kafka writes them, and their expected meaning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_JSON: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the log; `key_json` is empty where it cannot be decoded, `value_json` is None for a tombstone."""
+    """A record of the log. `key_json` is empty if the key cannot be decoded; `value_json` is None for a tombstone."""
 
     offsets_partition: int
     record_offset: int
@@ -52,7 +52,7 @@ class Record:
 
 
 def raw_rows(records: Iterable[Record]) -> pa.Table:
-    """The records as the Kafka source gives them to the job."""
+    """Return the records as the Kafka source gives them to the job."""
     rows = [
         {
             "offsets_partition": record.offsets_partition,
@@ -67,12 +67,12 @@ def raw_rows(records: Iterable[Record]) -> pa.Table:
 
 
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
-    """The same, in Spark."""
+    """Return the same rows as a Spark frame."""
     return spark.createDataFrame(raw_rows(records))
 
 
 def random_log(seed: int, steps: int) -> list[Record]:
-    """A log of `PARTITIONS` partitions with some steps in each, in the order of their offsets."""
+    """Return a log of `PARTITIONS` partitions with `steps` steps in each, in offset order."""
     return [record for partition in range(PARTITIONS) for record in _Partition(seed, partition).run(steps)]
 
 
@@ -80,7 +80,7 @@ SOME = Filters(group_exclude=r"group-\d*[02468]", topic_exclude="")
 
 
 def some_filtered(record: Record) -> bool:
-    """Tell whether SOME leaves it out: groups of even numbers, and the offsets of the topic without a name."""
+    """Whether the filter SOME drops the record: groups with even numbers, and offsets of the topic without a name."""
     if not record.key_json:
         return False
     group, topic = (record.key_json["data"].get(name) for name in ("group", "topic"))
@@ -89,7 +89,7 @@ def some_filtered(record: Record) -> bool:
 
 
 class _Partition:
-    """Writes one offsets partition: some groups of its own and two that another partition coordinates."""
+    """Writes one offsets partition: some groups of its own, and two that another partition coordinates."""
 
     def __init__(self, seed: int, partition: int) -> None:
         self._rng = Random(f"{seed}/{partition}")
@@ -99,9 +99,9 @@ class _Partition:
         own = [name for name in names if partition_for(name, PARTITIONS) == partition]
         stray = [name for name in names if partition_for(name, PARTITIONS) == (partition + 1) % PARTITIONS]
         self._groups = [*self._rng.sample(stray, 2), *self._rng.sample(own, 8)]
-        self._simple = self._groups[1:6]  # they have offsets and nothing else
+        self._simple = self._groups[1:6]  # groups with offsets only
         self._epoch = 0
-        self._append_began: int | None = None  # at this offset: its records are neighbours, of one time
+        self._append_began: int | None = None  # at this offset: its records are adjacent and have one timestamp
 
     def run(self, steps: int) -> Iterator[Record]:
         of_simple = [self._commit, self._commit, self._forget, self._forget, self._classic_ends, self._undecodable]
@@ -184,7 +184,7 @@ class _Partition:
         return self._write({"type": 2, "data": {"group": group}}, None)
 
     def _consumer_group(self, group: str) -> Iterator[Record]:
-        """A member joins as brokers write it, and perhaps the group is deleted then (reference 5.7, 5.8)."""
+        """Write a member's join as brokers do, and sometimes the group's deletion (reference 5.7, 5.8)."""
         self._append_began = self._next_offset
         yield from self._member_joins(group)
         if self._rng.random() < 0.7:

@@ -1,4 +1,4 @@
-"""The state tables as a plain replay gives them, record after record into dictionaries (reference 5.3, 5.5, 5.9)."""
+"""The expected state tables, from a plain replay of record after record into dictionaries (reference 5.3, 5.5, 5.9)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to
 
 
 class Replay:
-    """The memory of the coordinators of all partitions, either the new ones' or the classic ones'."""
+    """The memory of the coordinators of all partitions, either all new or all classic."""
 
     def __init__(self, coordinator: Coordinator, log_ids: Mapping[int, int] | None = None) -> None:
         self._is_new = coordinator == "new"
         self._log_ids = log_ids or {}
         self._commits: dict[tuple[int, str], dict[tuple[str, int], Record]] = {}
         self._cells: dict[tuple[int, str], dict[tuple[int, str], Record]] = {}
-        self._groups: set[tuple[int, str]] = set()  # what the new coordinator holds
+        self._groups: set[tuple[int, str]] = set()  # state of the new coordinator
 
     def apply(self, records: Iterable[Record]) -> Replay:
         for record in records:
@@ -70,7 +70,7 @@ class Replay:
 
 
 def difference(tables: PathStore, replay: Replay) -> dict[str, list[str]]:
-    """What the state tables lack or have beyond the replay; nothing if they are equal, each row once."""
+    """Rows that the state tables lack or have in excess; empty if they are equal and each row is there once."""
     expected = replay.tables()
     found = {name: [_plain(row) for row in read_rows(tables.open(name))] for name in STATE}
     result: dict[str, list[str]] = {}
@@ -110,9 +110,9 @@ def _commit_row(group: tuple[int, str], record: Record) -> Row:
     row = _place(group) | _source(record) | {"topic": key["topic"], "partition": key["partition"]}
     row |= {"committed_offset": value["offset"], "metadata": value["metadata"], "topic_id": value.get("topicId")}
     row |= {"leader_epoch": None if epoch == -1 else epoch}
-    row |= {"commit_timestamp_ms": value["commitTimestamp"], "commit_timestamp": _held(value["commitTimestamp"])}
+    row |= {"commit_timestamp_ms": value["commitTimestamp"], "commit_timestamp": _storable(value["commitTimestamp"])}
     row |= {"expire_timestamp_ms": None if expires == -1 else expires}
-    row |= {"expire_timestamp": None if expires == -1 else _held(expires), "key_version": record.key_type}
+    row |= {"expire_timestamp": None if expires == -1 else _storable(expires), "key_version": record.key_type}
     return {name: row[name] for name in load_schema("committed_offsets").column_names}
 
 
@@ -153,11 +153,11 @@ def _derived(rows: GroupRows | None) -> dict[str, list[Row]]:
 
 
 def _times(row: Row) -> Row:
-    times = {name.removesuffix("_ms"): _held(row[name]) for name in row if name.endswith("_timestamp_ms")}
+    times = {name.removesuffix("_ms"): _storable(row[name]) for name in row if name.endswith("_timestamp_ms")}
     return {name: value for name, value in row.items() if not name.endswith("_timestamp_ms")} | times
 
 
-def _held(milliseconds: int | None) -> int | None:
+def _storable(milliseconds: int | None) -> int | None:
     return milliseconds if milliseconds is not None and _FIRST_MS <= milliseconds <= _LAST_MS else None
 
 

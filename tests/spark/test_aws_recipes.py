@@ -1,4 +1,4 @@
-"""The files that docs/how-to/aws.md has for EMR are ones that AWS's services, spark-submit and the job take."""
+"""The EMR files in docs/how-to/aws.md are accepted by AWS's service models, spark-submit and the job."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STEPS, RUN, POLICY = (json.loads(text) for text in re.findall(r"^```json\n(.*?)^
 (STEP,) = STEPS
 SUBMITTED = RUN["jobDriver"]["sparkSubmit"]
 PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text("utf-8")
-# Each release that the recipes are for, with its Spark.
+# Each EMR release of the recipes, with its Spark.
 RELEASES = dict(re.findall(r"^\| .*?`(emr-spark-[\d.]+)`.*? \| ([\d.]+)-amzn-\d+ \|", PLATFORMS, re.MULTILINE))
 
 
 def of_spark_submit() -> tuple[dict[str, str], str, list[str]]:
-    """The step's options of spark-submit, its script, and the job's own arguments."""
+    """Return the step's spark-submit options, its script, and the job's own arguments."""
     command, *words = STEP["Args"]
     assert command == "spark-submit"
     at = next(n for n, word in enumerate(words) if word.endswith(".py"))
@@ -35,20 +35,20 @@ def of_spark_submit() -> tuple[dict[str, str], str, list[str]]:
 
 
 def options(words: list[str]) -> dict[str, str]:
-    """Each option's value, that of --conf under its own name."""
+    """Return the value of each option; that of --conf under its own name."""
     given = zip(words[::2], words[1::2], strict=True)
     return dict(value.partition("=")[::2] if name == "--conf" else (name, value) for name, value in given)
 
 
 def complaints(service: str, operation: str, given: dict[str, Any]) -> str:
-    """What AWS's own model of a call has against its parameters."""
+    """Return the objections of AWS's own model of a call to the parameters."""
     model = botocore.session.get_session().get_service_model(service)
     shape = model.operation_model(operation).input_shape
     return str(ParamValidator().validate(given, shape).generate_report())
 
 
-def test_emr_takes_the_step() -> None:
-    # The file is in the words of `aws emr add-steps`, which makes this of it.
+def test_emr_accepts_the_step() -> None:
+    # The file is input of `aws emr add-steps`, which turns it into this.
     assert STEP.keys() == {"Type", "Name", "ActionOnFailure", "Jar", "Args"}
     assert (STEP["Type"], STEP["Jar"]) == ("CUSTOM_JAR", "command-runner.jar")
     step = {
@@ -59,8 +59,8 @@ def test_emr_takes_the_step() -> None:
     assert complaints("emr", "AddJobFlowSteps", {"JobFlowId": "j-1", "Steps": [step]}) == ""
 
 
-def test_emr_serverless_takes_the_run() -> None:
-    # The command line adds a token of its own.
+def test_emr_serverless_accepts_the_run() -> None:
+    # The command line adds its own token.
     assert complaints("emr-serverless", "StartJobRun", {**RUN, "clientToken": "1"}) == ""
     assert complaints("emr-serverless", "StartJobRun", {**RUN, "clientToken": "1", "modus": "STREAMING"}) != ""
     assert RUN["mode"] == "STREAMING"
@@ -74,7 +74,7 @@ def test_the_job_knows_its_arguments(arguments: list[str]) -> None:
     assert given["command_config"].endswith("client.properties")
 
 
-def test_the_script_is_the_one_for_spark_submit() -> None:
+def test_the_script_is_the_spark_submit_launcher() -> None:
     for script in (of_spark_submit()[1], SUBMITTED["entryPoint"]):
         assert (ROOT / "streaming_jobs" / script.rpartition("/")[2]).exists()
 
@@ -90,7 +90,7 @@ def test_spark_gets_the_connector_of_its_own_version_and_no_second_delta() -> No
         assert given["--packages"] == f"{source},{clients},{login}"
 
 
-def test_delta_is_the_releases_own() -> None:
+def test_delta_comes_from_the_emr_release() -> None:
     (defaults,) = RUN["configurationOverrides"]["applicationConfiguration"]
     assert defaults["classification"] == "spark-defaults"
     for given in (of_spark_submit()[0], defaults["properties"]):

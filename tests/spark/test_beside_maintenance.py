@@ -1,4 +1,4 @@
-"""The job's writes beside what its users run in Spark: no row is lost or there twice, whoever commits first."""
+"""The job writes while users run maintenance in Spark: no row is lost or doubled, whoever commits first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "
 
 
 @pytest.mark.parametrize("sql", OPTIMIZES)
-def test_the_drivers_writes_beside_spark(
+def test_driver_writes_survive_concurrent_spark_writes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     for write in OF_EACH_KIND:
@@ -49,7 +49,10 @@ def test_the_drivers_writes_beside_spark(
 
 
 def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
-    """Rows of `groups`; while they are asked for, delta-rs rewrites the table: after Spark's write has opened it."""
+    """Return rows of `groups`.
+
+    While they are read, delta-rs rewrites the table that Spark's write has already opened.
+    """
 
     def beat(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -65,7 +68,7 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
 @pytest.mark.parametrize(
     ("replace_where", "left"), [(None, ["new", "new", "old"]), (in_partitions([1, 2]), ["new", "new", "old"])]
 )
-def test_sparks_writes_beside_delta_rs(
+def test_spark_writes_survive_concurrent_delta_rs_writes(
     spark: SparkSession, tables: PathStore, replace_where: str | None, left: list[str]
 ) -> None:
     WRITES[0].prepare(tables)
@@ -77,13 +80,13 @@ def test_sparks_writes_beside_delta_rs(
 
 
 def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, spark: SparkSession) -> None:
-    """As predictive optimization does it to managed tables: a commit that has none of our notes."""
+    """As predictive optimization does to managed tables: its commit has none of our notes."""
     writes = [write for write in OF_EACH_KIND if write.name in {"merge", "append"}]
     create_tables(catalog, "cluster-1", "new", [write.table for write in writes])
     for write in writes:
         write.prepare(catalog)
         table = catalog.table(write.table)
-        for _ in range(2):  # the second time the batch is one that was there before the OPTIMIZE
+        for _ in range(2):  # the second time, the batch was already there before the OPTIMIZE
             spark.sql(f"OPTIMIZE {table}").collect()
             write.run(catalog)
             assert write.found(catalog) == write.expected, write.name
@@ -91,7 +94,7 @@ def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, 
 
 
 def operations(spark: SparkSession, table: str) -> list[str]:
-    """What was done to a table, the newest first."""
+    """Return the operations on a table, the newest first."""
     return [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
 
 
@@ -129,7 +132,7 @@ def test_the_commands_that_a_refusal_names_undo_it(spark: SparkSession, tables: 
 
 
 def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession, tables: PathStore) -> None:
-    """Whoever switches them on while no job runs may still look."""
+    """A user who enables deletion vectors while no job runs can still query."""
     place = {"offsets_partition": 0, "topic": "orders", "in_coordinator_partition": True, "committed_offset": 5}
     found = [place | {"group_id": group, "partition": number} for group in ("a", "b") for number in range(4)]
     append_rows(Path(tables.root), "committed_offsets", found)

@@ -1,4 +1,4 @@
-"""The catalog store does what every store does, on a metastore of Hive's."""
+"""The catalog store fulfils the contract of all stores, on a Hive metastore."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def empty(catalog: CatalogStore) -> CatalogStore:
     return catalog
 
 
-# What sessions and workspaces set for new tables, under spark.databricks.delta.properties.defaults.
+# Defaults that sessions and workspaces set under spark.databricks.delta.properties.defaults.
 DEFAULTS = {
     "enableDeletionVectors": "true",
     "columnMapping.mode": "name",
@@ -52,7 +52,7 @@ DEFAULTS = {
 }
 
 
-def test_tables_have_no_feature_whatever_is_set_for_new_ones(catalog: CatalogStore, spark: SparkSession) -> None:
+def test_new_tables_ignore_feature_defaults(catalog: CatalogStore, spark: SparkSession) -> None:
     names = {name: f"spark.databricks.delta.properties.defaults.{name}" for name in DEFAULTS}
     try:
         for name, value in DEFAULTS.items():
@@ -65,16 +65,16 @@ def test_tables_have_no_feature_whatever_is_set_for_new_ones(catalog: CatalogSto
             spark.conf.unset(name)
     found = {name: protocol_of(spark, catalog.table(name)) for name in all_schemas()}
     assert found == dict.fromkeys(all_schemas(), (1, 2, {"appendOnly", "invariants"}))
-    assert protocol_of(spark, f"{catalog.name}.another")[:2] == (3, 7)  # the settings are what Spark reads
+    assert protocol_of(spark, f"{catalog.name}.another")[:2] == (3, 7)  # Spark reads these settings
 
 
 def protocol_of(spark: SparkSession, table: str) -> tuple[int, int, set[str]]:
-    """Versions of readers and writers, and the features that Delta counts for these."""
+    """Return reader and writer versions, and the features that Delta counts for them."""
     (row,) = spark.sql(f"DESCRIBE DETAIL {table}").collect()
     return row.minReaderVersion, row.minWriterVersion, set(row.tableFeatures)
 
 
-def test_a_tables_session_is_like_the_jobs_and_has_a_stamp_only_meanwhile(spark: SparkSession) -> None:
+def test_a_tables_session_is_like_the_jobs_and_stamps_only_during_a_write(spark: SparkSession) -> None:
     sessions = WriterSessions(spark)
     session = sessions.of("groups")
     for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
@@ -87,7 +87,7 @@ def test_a_tables_session_is_like_the_jobs_and_has_a_stamp_only_meanwhile(spark:
     assert (sessions.of("groups"), sessions.of("topics") is session) == (session, False)
 
 
-def test_a_program_reads_them_by_its_session(catalog: CatalogStore, spark: SparkSession) -> None:
+def test_a_program_reads_catalog_tables_by_its_session(catalog: CatalogStore, spark: SparkSession) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups", "committed_offsets", "offsets_partitions"])
     assert open_tables(catalog.name, spark).groups().num_rows == 0
     table = catalog.open("groups")
@@ -98,8 +98,8 @@ def test_a_program_reads_them_by_its_session(catalog: CatalogStore, spark: Spark
         open_tables(catalog.name, spark).groups(group="h")
 
 
-def test_a_table_whose_notes_are_gone_is_read_again_before_it_is_written(catalog: CatalogStore) -> None:
-    """As after a week in which others alone committed."""
+def test_a_table_without_notes_is_read_again_before_a_write(catalog: CatalogStore) -> None:
+    """As after a week in which only others committed."""
     schema = load_schema("groups")
     create_tables(catalog, "cluster-1", "new", ["groups"])
     row = pa.Table.from_pylist([{"offsets_partition": 1, "group_id": "g"}], schema=schema.arrow)
@@ -118,7 +118,7 @@ def test_a_table_whose_notes_are_gone_is_read_again_before_it_is_written(catalog
 
 
 def test_tables_of_an_older_version_are_upgraded(catalog: CatalogStore, spark: SparkSession, tmp_path: Path) -> None:
-    """Those of a folder, given to the catalog as they lie: their commits have none of our notes."""
+    """The tables of a folder are registered in the catalog unchanged: their commits have none of our notes."""
     unpack_tables("9031f39", tmp_path)
     spark.sql(f"CREATE SCHEMA {catalog.name}")
     for name in ("groups", "offset_commits", "job_lease"):

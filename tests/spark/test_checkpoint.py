@@ -1,4 +1,4 @@
-"""Checkpoints as Spark lays them out: which one goes on, and where a new one begins."""
+"""Spark's checkpoint folders: which one continues, and where a new one starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testkit.tables import new_tables
 
 
 def write_checkpoint(root: Path, number: int, *, planned: int, done: int) -> None:
-    """A checkpoint in which so many batches were planned and so many are done."""
+    """Write a checkpoint with this many planned and completed batches."""
     folder = root / str(number)
     (folder / "offsets").mkdir(parents=True)
     (folder / "metadata").write_text('{"id":"x"}')
@@ -38,7 +38,7 @@ def write_batches(tables: PathStore, checkpoint_id: int, applied: int) -> None:
     book.write(BatchId(checkpoint_id, applied - 1))
 
 
-def test_the_end_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_state_of_a_checkpoint_is_read(spark: SparkSession, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 3, planned=12, done=11)
     (tmp_path / "3" / "offsets" / ".11.crc").unlink()
     assert Checkpoint(spark, str(tmp_path), 3).end_offsets(11) == {0: 110, 49: 18}
@@ -47,14 +47,14 @@ def test_the_end_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("planned", "done", "applied", "fits"),
     [
-        (0, 0, 0, True),  # it only begins
+        (0, 0, 0, True),  # it has just started
         (1, 0, 0, True),  # its first batch is planned
         (1, 0, 1, True),  # and applied
-        (12, 11, 11, True),  # the last batch is to be done again
-        (12, 11, 12, True),  # the last batch is applied, which Spark does not know yet
+        (12, 11, 11, True),  # the last batch must be repeated
+        (12, 11, 12, True),  # the last batch is applied, but Spark does not know it yet
         (12, 12, 12, True),
         (12, 11, 10, False),  # the tables are older: restored from a copy
-        (12, 11, 13, False),  # the checkpoint is older: batch 12 would come again and be skipped
+        (12, 11, 13, False),  # the checkpoint is older: batch 12 would be repeated and skipped
     ],
 )
 def test_a_checkpoint_fits_the_tables_that_it_wrote(
@@ -72,7 +72,7 @@ def test_a_checkpoint_fits_the_tables_that_it_wrote(
 def test_a_checkpoint_does_not_fit_tables_that_were_restored(
     spark: SparkSession, tables: PathStore, tmp_path: Path
 ) -> None:
-    """Delta's RESTORE takes rows back, and leaves the transactions."""
+    """Delta's RESTORE removes rows, but leaves the transactions."""
     write_checkpoint(tmp_path, 3, planned=2, done=2)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
     checkpoint.sign(tables)
@@ -85,13 +85,13 @@ def test_a_checkpoint_does_not_fit_tables_that_were_restored(
 
 
 def test_a_checkpoint_of_other_tables_does_not_fit(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
-    """Though they are at the same batch of a checkpoint of the same number."""
+    """Even if they are at the same batch of a checkpoint with the same number."""
     others = new_tables(tmp_path / "others")
     write_checkpoint(tmp_path, 3, planned=2, done=2)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
     for each in (tables, others):
         write_batches(each, 3, 2)
-    assert not checkpoint.fits(tables)  # nobody's
+    assert not checkpoint.fits(tables)  # without an owner
     checkpoint.sign(others)
     assert checkpoint.fits(others)
     assert not checkpoint.fits(tables)
@@ -101,18 +101,18 @@ def test_a_checkpoint_does_not_fit_what_it_never_wrote(spark: SparkSession, tabl
     write_checkpoint(tmp_path, 3, planned=1, done=1)
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
     checkpoint.sign(tables)
-    assert not checkpoint.fits(tables)  # nobody wrote anything
+    assert not checkpoint.fits(tables)  # nothing was written
     write_batches(tables, 2, 1)
-    assert not checkpoint.fits(tables)  # another checkpoint did
+    assert not checkpoint.fits(tables)  # another checkpoint wrote
     write_batches(tables, 4, 1)
     assert not checkpoint.fits(tables)
     assert not Checkpoint(spark, str(tmp_path), 4).fits(tables)  # its folder is gone
 
 
-def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
+def test_a_checkpoint_continues_after_a_clean_end(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     root = str(tmp_path)
     first = Lease.acquire(tables)
-    assert last_checkpoint(spark, root, first, tables) is None  # there is none
+    assert last_checkpoint(spark, root, first, tables) is None  # there is no checkpoint
     checkpoint = next_checkpoint(spark, root, first, tables)
     write_checkpoint(tmp_path, checkpoint.checkpoint_id, planned=2, done=2)
     write_batches(tables, checkpoint.checkpoint_id, 2)
@@ -124,17 +124,17 @@ def test_a_checkpoint_goes_on_after_a_clean_end(spark: SparkSession, tables: Pat
     assert last_checkpoint(spark, root, third, tables) is None
 
 
-def test_a_checkpoint_goes_on_with_the_partitions_that_it_has(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark takes others for lost data, or reads them from their beginning."""
+def test_a_checkpoint_continues_only_with_the_partitions_that_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes other partitions for lost data, or reads them from their start."""
     checkpoint = Checkpoint(spark, str(tmp_path), 3)
-    assert not checkpoint.reads([0, 2])  # an older version of the job did not note them
+    assert not checkpoint.reads([0, 2])  # an older version of the job did not record its partitions
     checkpoint.note_partitions({2, 0})
     assert checkpoint.reads([0, 2])
     assert not checkpoint.reads([0, 1, 2])
     assert not checkpoint.reads([0])
 
 
-def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
+def test_a_new_checkpoint_is_unused(spark: SparkSession, tables: PathStore, tmp_path: Path) -> None:
     for number in (1, 2, 4):
         write_checkpoint(tmp_path, number, planned=0, done=0)
     lease = Lease.acquire(tables)
@@ -153,7 +153,7 @@ def test_a_new_checkpoint_is_one_that_nobody_used(spark: SparkSession, tables: P
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
-def test_a_local_checkpoint_is_written_by_hadoops_file_system(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_local_checkpoint_is_written_by_the_hadoop_file_system(spark: SparkSession, tmp_path: Path) -> None:
     checkpoint = Checkpoint(spark, str(tmp_path), 1)
     stream = spark.readStream.format("rate").load().writeStream.foreachBatch(lambda *_: None)
     query = checkpoint.start(stream.trigger(availableNow=True))
@@ -164,7 +164,7 @@ def test_a_local_checkpoint_is_written_by_hadoops_file_system(spark: SparkSessio
     assert str(manager.getClass().getSimpleName()) == "FileSystemBasedCheckpointFileManager"
 
 
-def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(spark: SparkSession) -> None:
+def test_a_remote_checkpoint_and_a_users_own_setting_stay_unchanged(spark: SparkSession) -> None:
     with fast_checkpoint_writes(spark, "s3a://lake/checkpoints/1"):
         assert spark.conf.get(_FILE_MANAGER, None) is None
     spark.conf.set(_FILE_MANAGER, "of.the.User")

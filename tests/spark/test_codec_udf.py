@@ -1,4 +1,4 @@
-"""The codec's own UDF in a Spark job that knows nothing else of offsetstream."""
+"""The codec's UDF in a Spark job that uses nothing else of offsetstream."""
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -8,7 +8,7 @@ from offsetstream.codec.udf import decode_udf
 from tests.unit.codec.test_decode_records import sample
 
 
-def test_spark_gets_what_arrow_gets(spark: SparkSession) -> None:
+def test_spark_decodes_like_arrow(spark: SparkSession) -> None:
     records = sample(400)
     rows = [(number, *record) for number, record in enumerate(records)]
     frame = spark.createDataFrame(rows, "number int, key binary, value binary").repartition(3)

@@ -3,7 +3,7 @@ from pyspark.sql import SparkSession
 from offsetstream.stream.state.columns import partition_number
 
 
-def test_the_number_of_each_partition(spark: SparkSession) -> None:
+def test_each_partition_gets_its_number(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(number,) for number in (0, 1, 2, 49)], "offsets_partition INT")
     found = rows.selectExpr(
         "offsets_partition",
@@ -18,7 +18,7 @@ def test_the_number_of_each_partition(spark: SparkSession) -> None:
     }
 
 
-def test_numbers_that_are_all_small_and_a_default_that_is_not(spark: SparkSession) -> None:
+def test_small_numbers_with_a_large_default(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(0,), (1,)], "offsets_partition INT")
     found = rows.selectExpr(f"{partition_number({0: 1}, 2**40)} AS number").collect()
     assert sorted(row.number for row in found) == [1, 2**40]

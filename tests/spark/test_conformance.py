@@ -1,4 +1,4 @@
-"""The logs of tests/conformance through the job's own load and batches into Delta, each in an offsets partition."""
+"""The logs of tests/conformance, applied by the job's own load and batches into Delta, each in its own partition."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PAIRS = [
 
 
 def frame(spark: SparkSession, logs: Logs) -> DataFrame:
-    """The records as the Kafka source gives them, those of each log in a partition of its own."""
+    """Return the records as the Kafka source gives them, each log in a partition of its own."""
     rows = [
         {
             "offsets_partition": partition,
@@ -69,13 +69,13 @@ def apply(spark: SparkSession, state: DriverStateWriter, logs: Logs, batch: Batc
 
 
 def in_parts(logs: Logs, parts: int) -> Iterator[Logs]:
-    """The logs cut into as many parts, each log by its own records."""
+    """Cut the logs into `parts` parts, each log by its own records."""
     for begin, end in pairwise(range(parts + 1)):
         yield [log[len(log) * begin // parts : len(log) * end // parts] for log in logs]
 
 
 def by_partition(tables: Store) -> State:
-    """What the tables hold of a partition, in the words of the model's snapshot."""
+    """Return the tables' rows of each partition in the form of the model's snapshot."""
     names = ("groups", "group_members", "member_assignments", "committed_offsets")
     rows = {name: read_rows(tables.open(name)) for name in names}
     return lambda partition: snapshot(
@@ -87,7 +87,7 @@ def by_partition(tables: Store) -> State:
 def states(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, Coordinator], State]:
-    """What came of all cases, by the way and the coordinator."""
+    """The result of all cases, by way of writing and coordinator."""
     logs = [consumed(case.batches) for case in CASES]
 
     def new_store(way: str, coordinator: Coordinator) -> Store:
@@ -135,8 +135,8 @@ def test_each_exception_is_a_case() -> None:
     assert not_in_tables().keys() <= named
 
 
-def held(history: History, end: int, coordinator: Coordinator) -> dict[str, Any]:
-    """What a coordinator holds after the log up to an offset."""
+def coordinator_state(history: History, end: int, coordinator: Coordinator) -> dict[str, Any]:
+    """Return a coordinator's state after the log up to an offset."""
     cache = GroupMetadataCache(coordinator)
     cache.load_partition(0, history.between(0, end))
     return without_empty_assignments(cache.snapshot())
@@ -144,7 +144,7 @@ def held(history: History, end: int, coordinator: Coordinator) -> dict[str, Any]
 
 @pytest.mark.parametrize("coordinator", BOTH)
 def test_random_logs_batch_by_batch(spark: SparkSession, tmp_path: Path, coordinator: Coordinator) -> None:
-    """30 logs for each coordinator, the tables equal to the model after each of the batches, the last one twice."""
+    """30 logs for each coordinator. The tables equal the model after each batch; the last batch is applied twice."""
     lists = st.lists(valid_histories(coordinator, max_steps=30), min_size=30, max_size=30)
 
     @settings(max_examples=1, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
@@ -158,13 +158,13 @@ def test_random_logs_batch_by_batch(spark: SparkSession, tmp_path: Path, coordin
             apply(spark, state, parts, BatchId(1, number))
             now = by_partition(tables)
             for partition, (history, cut) in enumerate(zip(found, cuts, strict=True)):
-                assert now(partition) == held(history, cut[number + 1], coordinator), (number, history)
+                assert now(partition) == coordinator_state(history, cut[number + 1], coordinator), (number, history)
 
     check()
 
 
 def _cuts(history: History, data: st.DataObject) -> list[int]:
-    """Where the batches begin and end; a consumer never sees a part of a transaction."""
+    """Choose batch boundaries. A consumer never sees a part of a transaction."""
     ends = [b.next_offset for b in history.batches if b.is_control or not b.is_transactional] or [0]
     inner = data.draw(st.lists(st.sampled_from([0, *ends]), min_size=BATCHES - 1, max_size=BATCHES - 1))
     return [0, *sorted(inner), max(ends)]

@@ -1,4 +1,4 @@
-"""Each query of docs and of Databricks' notebook and dashboard runs on our tables, also by Spark Connect."""
+"""Every query in docs and in Databricks' notebook and dashboard runs on our tables, also over Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.long
 
 GROUP = "group-1"
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-# Nobody committed so long ago; without it what the job wrote just now would not be seen.
+# Older than every commit; otherwise the rows that the job has just written would not show.
 EMPTY = ("USE IDENTIFIER", "-- Where a group stood an hour ago")
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, metastore: Metastore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What a job leaves, with a group that has a member."""
+    """Tables as a job leaves them, with a group that has a member."""
     tables = PathStore(str(tmp_path_factory.mktemp("databricks") / "tables"))
     job = SimulatedJob(spark, tables, cells=60, commits=100)
     for number in range(6):
@@ -58,7 +58,7 @@ def test_every_query_answers(spark: SparkSession, tables: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_also_over_spark_connect(tables: Path, tmp_path: Path) -> None:
+def test_every_query_answers_over_spark_connect(tables: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.connect_session", str(tables), str(tmp_path), GROUP]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""In Databricks' runtime the session is the cluster's: the job and the commands work in it, and leave it there."""
+"""In Databricks' runtime the session belongs to the cluster: job and commands use it and do not stop it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_session_outlives_the_job(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
-def test_a_command_reaches_the_tables_of_a_catalog_in_it(spark: SparkSession, catalog: CatalogStore) -> None:
+def test_a_command_reaches_catalog_tables_in_the_clusters_session(spark: SparkSession, catalog: CatalogStore) -> None:
     create_tables(catalog, "cluster-1", "new", [JOB_LEASE])
     lease = Lease.acquire(catalog)
     with open_with_spark(catalog.name, partial(own_spark, "local[7]", {})) as tables:
@@ -40,7 +40,7 @@ def test_a_command_reaches_the_tables_of_a_catalog_in_it(spark: SparkSession, ca
     assert spark.range(3).count() == 3
 
 
-def test_a_runtime_without_its_kafka_classes_is_told_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_without_kafka_classes_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentNotReadyError, match=r"no Kafka client as kafkashaded\.org\.apache\.kafka"):
         kafka_classes(spark.sparkContext._jvm)
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")

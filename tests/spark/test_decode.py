@@ -1,4 +1,4 @@
-"""The job's decoding of Spark's rows is the codec's, record by record."""
+"""The job decodes Spark's rows exactly as the codec does, record by record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9
 
 
 def raw_records() -> pa.Table:
-    """Records of every type and version, tombstones of them, and what no broker writes."""
+    """Records of every type and version, their tombstones, and records that no broker writes."""
     rng, records = Random(5), list[tuple[bytes | None, bytes | None]]()
     for layout in present_layouts():
         key, value = encode_record(layout.random_key(rng), layout.random_value(rng))
@@ -44,7 +44,7 @@ def raw_records() -> pa.Table:
     return pa.Table.from_pylist(rows, schema=RAW)
 
 
-def test_what_filters_leave_out_is_counted_and_taken_away(spark: SparkSession) -> None:
+def test_filtered_records_are_counted_and_removed(spark: SparkSession) -> None:
     log = random_log(2, 20)
     decoded = decode(frame(spark, log), PARTITIONS, SOME)
     kept, filtered = without_filtered(decoded)
@@ -84,7 +84,7 @@ def test_every_record_is_decoded_as_the_codec_decodes_it(spark: SparkSession) ->
     assert len({row["in_coordinator_partition"] for row in rows}) == 3
 
 
-def test_a_records_own_time_is_null_where_no_engine_can_hold_it(spark: SparkSession) -> None:
+def test_a_time_that_no_engine_can_store_is_null(spark: SparkSession) -> None:
     first, end = FIRST_MS * 1000, (LAST_MS + 1) * 1000
     times = [first - 1, first, -1000, 0, end - 1, end, 2**62]
     rows = [
@@ -109,7 +109,7 @@ def test_a_time_is_the_same_in_milliseconds(spark: SparkSession) -> None:
     assert found.to_pylist() == moments
 
 
-def test_no_records_are_no_rows(spark: SparkSession) -> None:
+def test_no_records_give_no_rows(spark: SparkSession) -> None:
     decoded = decode(frame(spark, []), PARTITIONS).toArrow()
     assert decoded.num_rows == 0
     assert set(decoded.schema.names) >= {*DECODED_SCHEMA.names, "in_coordinator_partition", "commit_timestamp"}

@@ -1,4 +1,4 @@
-"""The decoded history as the job writes it, in batches and loads, against a plain derivation from the records."""
+"""The decoded history as the job writes it in batches and loads, against a plain derivation from the records."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from tests.spark.log import PARTITIONS, Record, frame, random_log
 Way = Literal["small", "large"]  # by the driver alone, or by Spark
 both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.nightly)])
 _MANY = 10**6
-# What is written of a batch, in this order; a job may die before each.
+# The writes of a batch, in this order. A job may die before each.
 WRITES = ("records", *DECODED_TABLES, "state", "book")
 
 
 class CrashError(Exception):
-    """What ends a job in the middle of a batch."""
+    """Ends a job in the middle of a batch."""
 
 
 class Job:
-    """One run of a job over the tables, from where the book stands."""
+    """One run of a job over the tables, starting from their recorded position."""
 
     def __init__(self, writer: TableWriter, way: Way, checkpoint_id: int, most_at_once: int = _MANY) -> None:
         writer.state_writes = StateWrites.DRIVER if way == "small" else StateWrites.SPARK
@@ -65,7 +65,7 @@ class Job:
         return history
 
     def apply(self, records: list[Record], ends: Mapping[int, int], dies_before: str | None = None) -> None:
-        """Apply what is new of the records as a batch that ends there."""
+        """Apply the new records as one batch that ends at `ends`."""
         batch = BatchId(self.checkpoint_id, self._batches)
         new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
         decoded = with_value_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
@@ -77,7 +77,7 @@ class Job:
             self.decoded_history.append(held, size, ends, batch)
             die_at("state", dies_before)
             self.state.apply(held, batch, has_cells=size.has_cells)
-            count()  # it is taken beside the others, and so may end last
+            count()  # it runs in parallel with the others, and may end last
             die_at("book", dies_before)
             self.book.advance(ends)
             self.book.write(batch)
@@ -85,7 +85,7 @@ class Job:
         decoded.unpersist()
 
     def apply_as_of_old(self, records: list[Record], ends: Mapping[int, int]) -> None:
-        """Apply the records as jobs did that decoded nothing."""
+        """Apply the records as older jobs did, which decoded nothing."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.decoded_history, "append", lambda *_: None)
             self.apply(records, ends)
@@ -95,7 +95,7 @@ class Job:
         self.book.write(BatchId(self.checkpoint_id, 1))
 
     def load(self, records: list[Record], ends: Mapping[int, int], dies_before: str | None = None) -> None:
-        """Load partitions whole, of which these records are left up to there."""
+        """Load partitions completely; these records are left up to that end."""
         batch = BatchId(self.checkpoint_id, -1)
         self.book.start_load(ends)
         self.book.write(batch)
@@ -123,7 +123,7 @@ def die_at(place: str, dies_before: str | None) -> None:
 
 @contextmanager
 def dying_before(table: str | None) -> Iterator[None]:
-    """Have a job die before it writes a table of the decoded history, or where it says itself."""
+    """Have a job die before it writes a table of the decoded history, or before another named step."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in ((driver_changes, "append_rows"), (TableWriter, "append"), (PathSpark, "append")):
             patch.setattr(owner, name, _dying(getattr(owner, name), table))
@@ -143,7 +143,7 @@ def _dying(write: Any, table: str | None) -> Any:
 
 
 def parts_of(rng: Random, log: list[Record], count: int) -> Iterator[dict[int, int]]:
-    """Yield where batches end in each partition: at any record, so also within what was appended at once."""
+    """Yield batch ends for each partition: at any record, also within records that were appended together."""
     offsets = {
         number: [record.record_offset for record in log if record.offsets_partition == number]
         for number in range(PARTITIONS)
@@ -163,18 +163,18 @@ def below(log: list[Record], ends: Mapping[int, int]) -> list[Record]:
 
 
 @both_ways
-def test_batches_that_end_within_steps_and_die_write_each_change_once(
+def test_batches_that_split_steps_and_crash_write_each_change_once(
     writer: TableWriter, tables: PathStore, way: Way
 ) -> None:
     rng, log = Random(way), random_log(3, 60 if way == "small" else 25)
-    job = Job(writer, way, 1, most_at_once=0)  # so that each batch may end within a step
+    job = Job(writer, way, 1, most_at_once=0)  # so that a batch may end within a step
     job.load([], dict.fromkeys(range(PARTITIONS), 0))
     deaths = [None, *WRITES] if way == "small" else ["member_history"]
     rng.shuffle(deaths)
     for number, ends in enumerate(parts_of(rng, log, len(deaths))):
         dies_before = deaths[number]
         job.apply(below(log, ends), ends, dies_before)
-        if dies_before is not None:  # the next batch is of another checkpoint, and another one
+        if dies_before is not None:  # the next batch has another checkpoint and another number
             job = Job(writer, way, number + 2, most_at_once=0)
     last = ends_of(log)
     job = Job(writer, way, 99)
@@ -185,8 +185,8 @@ def test_batches_that_end_within_steps_and_die_write_each_change_once(
     assert {row.next_decoded_offset == row.next_offset for row in job.book.rows.values()} == {True}
 
 
-def test_what_two_appends_of_one_instant_were_taken_for_stays(writer: TableWriter, tables: PathStore) -> None:
-    """A batch ended between them, and its job died; the next one is given both together."""
+def test_two_appends_in_one_millisecond_stay_as_first_decoded(writer: TableWriter, tables: PathStore) -> None:
+    """A batch ended between them, and its job died. The next batch has both together."""
     rng, log = Random(4), random_log(4, 60)
     Job(writer, "small", 1).load([], dict.fromkeys(range(PARTITIONS), 0))
     for number, ends in enumerate(parts_of(rng, log, len(WRITES))):
@@ -197,14 +197,14 @@ def test_what_two_appends_of_one_instant_were_taken_for_stays(writer: TableWrite
 
 
 @both_ways
-def test_a_load_writes_what_happened(writer: TableWriter, tables: PathStore, way: Way) -> None:
+def test_a_load_writes_the_changes_of_the_log(writer: TableWriter, tables: PathStore, way: Way) -> None:
     log = random_log(5, 50)
     ends = ends_of(log)
     job = Job(writer, way, 1)
     job.load(log, ends)
     assert difference(tables, {}) == {}
     assert {row.load_state for row in job.book.rows.values()} == {OWNED}
-    # Again, and by a job that died: nothing is there twice.
+    # Again, and by a job that died: no row is doubled.
     Job(writer, way, 2).load(log, ends)
     more = random_log(5, 80)
     ends = ends_of(more)
@@ -216,10 +216,10 @@ def test_a_load_writes_what_happened(writer: TableWriter, tables: PathStore, way
 
 
 @both_ways
-def test_after_a_load_of_a_compacted_log_the_changes_lead_to_what_is_there(
+def test_after_a_load_of_a_compacted_log_the_changes_lead_to_the_current_state(
     writer: TableWriter, tables: PathStore, way: Way
 ) -> None:
-    """Who went while nobody read, and left no record, goes with the load."""
+    """Members that left while no job ran, without a record in the log, are removed by the load."""
     log = random_log(6, 60)
     half = {number: [r for r in log if r.offsets_partition == number][25].record_offset for number in range(4)}
     job = Job(writer, way, 1)
@@ -239,7 +239,7 @@ def test_after_a_load_of_a_compacted_log_the_changes_lead_to_what_is_there(
 
 
 @pytest.mark.long
-def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
+def test_earlier_history_is_decoded_up_to_the_start_of_the_job(
     spark: SparkSession, writer: TableWriter, tables: PathStore
 ) -> None:
     log = random_log(8, 60)
@@ -252,7 +252,7 @@ def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
         Undecoded((number, 0), middle[number], len([r for r in below(log, middle) if is_group_record(r, number)]))
         for number in range(4)
     ]
-    assert decoded_differences(tables) == []  # of what the history has
+    assert decoded_differences(tables) == []  # from the recorded history
     assert compare_derivation(tables).differences == []
     assert difference(tables, {}) == {}
     with dying_before("assignment_history"):
@@ -265,7 +265,7 @@ def test_what_was_recorded_before_is_filled_up_to_where_the_job_began(
     assert compare_derivation(tables).differences == []
 
 
-def test_verify_sees_a_change_that_is_missing_or_too_many(writer: TableWriter, tables: PathStore) -> None:
+def test_verify_finds_a_missing_and_an_extra_change(writer: TableWriter, tables: PathStore) -> None:
     log = random_log(9, 60)
     Job(writer, "small", 1).load(log, ends_of(log))
     assert decoded_differences(tables) == []

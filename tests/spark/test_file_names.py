@@ -1,4 +1,4 @@
-"""Folders of any name, as far as Spark and Hadoop read and write them; tests/unit has delta-rs's part."""
+"""Folders with any name, as Spark and Hadoop read and write them. tests/unit covers delta-rs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A second JVM beside Spark's in one process, as that of `verify` in a notebook, and of tests."""
+"""A second JVM next to Spark's in one process, like that of `verify` in a notebook, and of tests."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream.embedded.gateway import java_gateway
 
 
-def test_its_exceptions_are_its_own_and_sparks_are_sparks(spark: SparkSession) -> None:
+def test_each_jvm_raises_its_own_exceptions(spark: SparkSession) -> None:
     with java_gateway() as gateway:
         with pytest.raises(Py4JJavaError) as error:
             gateway.jvm.java.lang.Integer.parseInt("seven")
@@ -22,10 +22,10 @@ def test_its_exceptions_are_its_own_and_sparks_are_sparks(spark: SparkSession) -
         spark.sql("SELECT nothing FROM nowhere")
 
 
-def test_its_exceptions_stay_its_own_when_a_session_is_made_meanwhile(spark: SparkSession) -> None:
-    """PySpark then replaces py4j's function that raises Java's exceptions, for the whole process.
+def test_each_jvm_raises_its_own_exceptions_after_a_new_session(spark: SparkSession) -> None:
+    """PySpark then replaces py4j's function that raises Java exceptions, for the whole process.
 
-    The new one asks Spark's JVM about the exception, by its number, which there is that of another object.
+    The new function asks Spark's JVM for the exception by its number, which names another object there.
     """
     datasets = [spark.range(1)._jdf for _ in range(100)]
     first = int(datasets[0]._target_id.removeprefix("o"))
@@ -39,8 +39,8 @@ def test_its_exceptions_stay_its_own_when_a_session_is_made_meanwhile(spark: Spa
         assert "parseInt" in str(error.value)
 
 
-def test_kafkas_clients_have_no_known_hole(spark: SparkSession) -> None:
-    """Spark 4.0's own connector brings 3.9.0; CVE-2025-27817 was mended in 3.9.1."""
+def test_kafka_clients_have_no_known_vulnerability(spark: SparkSession) -> None:
+    """Spark 4.0's connector brings 3.9.0; CVE-2025-27817 was fixed in 3.9.1."""
     java: Any = spark.sparkContext._jvm
     version = java.org.apache.kafka.common.utils.AppInfoParser.getVersion()
     assert tuple(map(int, version.split("."))) >= (3, 9, 1)

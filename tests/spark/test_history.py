@@ -1,4 +1,4 @@
-"""The history tables: every record of a log (tests/spark/log.py) once, whatever is repeated."""
+"""The history tables have every record of a log (tests/spark/log.py) once, whatever is repeated."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     append(history, spark, first, BatchId(1, 0), way)  # the same batch again
     assert places(tables) == expected_places(first)
 
-    # The next job begins with a load, which reads everything again.
+    # The next job starts with a load, which reads everything again.
     positions = {table: history_positions(greatest_offsets(writer.tables, table), LOG_IDS) for table in RECORD_TABLES}
     assert positions == {table: greatest(first, table) for table in RECORD_TABLES}
     append(History(writer, LOG_IDS, positions), spark, log, BatchId(2, -1), way)
@@ -106,7 +106,9 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     assert counted == {name: own.total() for name, own in expected_places(log).items()}
 
 
-def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: SparkSession, writer: TableWriter) -> None:
+def test_positions_are_in_the_current_log_above_the_applied_offset(
+    spark: SparkSession, writer: TableWriter
+) -> None:
     commits = "offset_commits"
     log = [record for record in random_log(4, 25) if table_of(record) == commits]
     last = greatest(log, commits)
@@ -118,7 +120,7 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
     assert positions(LOG_IDS) == last
     above = sorted(last.values())[2]
     assert positions(LOG_IDS, above) == {partition: at for partition, at in last.items() if at >= above}
-    # A partition whose log is another begins anew, whatever the offsets of the old one were.
+    # A partition with a new log starts again, whatever the offsets of the old log were.
     other = LOG_IDS | {1: 4}
     assert positions(other) == {partition: at for partition, at in last.items() if partition != 1}
     append(History(writer, other, {commits: positions(other)}), spark, log, BatchId(2, -1))
@@ -128,10 +130,10 @@ def test_positions_are_of_the_present_log_and_above_what_is_applied(spark: Spark
 
 
 @pytest.mark.parametrize("is_small", [True, False])
-def test_what_an_interrupted_batch_had_not_been_given_is_found(
+def test_records_missing_from_an_interrupted_batch_are_found(
     spark: SparkSession, writer: TableWriter, is_small: bool
 ) -> None:
-    """Its leader's log was compacted further than that of the one which gives the records now."""
+    """Its leader's log was compacted further than the log of the broker that serves the records now."""
     log = random_log(6, 25)
     given = [record for record in log if record.offsets_partition != 2 or record.record_offset % 5]
     append(History(writer, LOG_IDS, {}), spark, given, BatchId(1, 0), "small")
@@ -142,7 +144,7 @@ def test_what_an_interrupted_batch_had_not_been_given_is_found(
     assert any(positions[table_of(record)][2] > record.record_offset for record in hidden)
     shown: Any = collect(decoded) if is_small else decoded
     assert history.lacks(shown, starts, ends) == {2}
-    assert history.lacks(shown, ends, ends) == set()  # all of it is applied
+    assert history.lacks(shown, ends, ends) == set()  # all records are applied
     assert History(writer, LOG_IDS, {}).lacks(shown, starts, ends) == set()  # it will be appended
 
     assert History(writer, LOG_IDS, positions, ["offset_commits"]).lacks(shown, starts, ends) == set()  # no history
@@ -153,7 +155,9 @@ def test_what_an_interrupted_batch_had_not_been_given_is_found(
 
 
 @every_way
-def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWriter, tables: PathStore, way: Way) -> None:
+def test_a_row_has_the_content_of_its_record(
+    spark: SparkSession, writer: TableWriter, tables: PathStore, way: Way
+) -> None:
     log = random_log(9, 15)
     append(History(writer, LOG_IDS, {}), spark, log, BatchId(5, 6), way)
     records = {(record.offsets_partition, record.record_offset): record for record in log}
@@ -166,10 +170,10 @@ def test_a_row_says_what_the_record_said(spark: SparkSession, writer: TableWrite
             assert row["log_id"] == LOG_IDS[record.offsets_partition]
             assert (row["checkpoint_id"], row["batch_id"]) == (5, 6)
             assert BEFORE <= row["written_day"] <= datetime.now(UTC).date()
-            assert said(name, row) == said_by(name, record)
+            assert row_content(name, row) == record_content(name, record)
 
 
-def said(name: str, row: dict[str, Any]) -> dict[str, Any]:
+def row_content(name: str, row: dict[str, Any]) -> dict[str, Any]:
     if name == "undecodable_records":
         return {"key": row["key_bytes"], "value": row["value_bytes"], "reason": row["reason"]}
     same = {
@@ -184,7 +188,7 @@ def said(name: str, row: dict[str, Any]) -> dict[str, Any]:
     return same | {column: row[column] for column in columns}
 
 
-def said_by(name: str, record: Record) -> dict[str, Any]:
+def record_content(name: str, record: Record) -> dict[str, Any]:
     if name == "undecodable_records":
         reason = decode_records(pa.array([record.key], pa.binary()), pa.array([record.value], pa.binary()))
         return {"key": record.key, "value": record.value, "reason": reason.column("error")[0].as_py()}

@@ -1,4 +1,4 @@
-"""A pass over the log in Spark: what of it comes to the driver with the reports of its tasks."""
+"""A pass over the log in Spark: which rows reach the driver in the task reports."""
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from tests.spark.log import PARTITIONS, frame, random_log
 
 
 @pytest.mark.parametrize("records", [0, 40])
-def test_few_rows_are_brought_as_they_are_in_spark(spark: SparkSession, records: int) -> None:
+def test_small_results_reach_the_driver_unchanged(spark: SparkSession, records: int) -> None:
     with pass_over(frame(spark, random_log(3, records)), None, PARTITIONS) as passed:
         for part in (passed.cells, passed.others):
             in_spark = part.decoded.toArrow()
@@ -21,7 +21,7 @@ def test_few_rows_are_brought_as_they_are_in_spark(spark: SparkSession, records:
 
 
 @pytest.mark.parametrize("brought_bytes", [0, 4000])
-def test_rows_that_do_not_come_as_a_whole_are_not_brought(
+def test_incomplete_results_are_not_sent_to_the_driver(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, brought_bytes: int
 ) -> None:
     log = random_log(3, 40)
@@ -31,8 +31,8 @@ def test_rows_that_do_not_come_as_a_whole_are_not_brought(
         assert passed.cells.decoded.count() == passed.cells.size.rows > 0
 
 
-def test_who_wants_no_rows_gets_none(spark: SparkSession) -> None:
+def test_no_rows_are_sent_unless_requested(spark: SparkSession) -> None:
     with pass_over(frame(spark, random_log(3, 40)), None, PARTITIONS, brings_few=False) as passed:
         assert passed.cells.brought is passed.others.brought is None
     with pass_over(frame(spark, []), None, PARTITIONS, brings_few=False) as passed:
-        assert isinstance(passed.cells.brought, pa.Table)  # nothing is no job of Spark's
+        assert isinstance(passed.cells.brought, pa.Table)  # an empty pass starts no Spark job

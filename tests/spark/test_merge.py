@@ -1,4 +1,4 @@
-"""Merging by Spark and by delta-rs means the same: by turns they do what a dictionary does (tests/merge_model.py)."""
+"""Spark and delta-rs merge alike: taking turns, they give the same as a dictionary (testkit/merge_model.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 6
 
 
 class Merger:
-    """A table, and both ways of merging into it."""
+    """A table and both ways to merge into it."""
 
     def __init__(self, spark: SparkSession, folder: Path, schema: TableSchema, *, newer_only: bool) -> None:
         self.schema = schema
@@ -47,7 +47,7 @@ class Merger:
     ("name", "newer_only"),
     [("committed_offsets", True), pytest.param("member_assignments", False, marks=pytest.mark.long)],
 )
-def test_both_ways_merge_as_a_dictionary_and_repeat_each_other(
+def test_both_ways_merge_like_a_dictionary_and_repeat_each_others_merges(
     spark: SparkSession, tmp_path: Path, name: str, newer_only: bool
 ) -> None:
     schema = load_schema(name)

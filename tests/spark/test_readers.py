@@ -1,4 +1,4 @@
-"""What the driver writes can be filtered by text in Spark as in the engines without a JVM (tests/unit/tables)."""
+"""Text filters in Spark find the driver's rows, as in the engines without a JVM (tests/unit/tables)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.nightly
-def test_spark_filters_what_each_write_leaves(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_filters_the_rows_of_every_write(spark: SparkSession, tmp_path: Path) -> None:
     def by_spark(path: str, column: str, text: str) -> int:
         return spark.read.format("delta").load(path).filter(F.col(column) == text).count()
 

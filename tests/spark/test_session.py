@@ -1,4 +1,4 @@
-"""A user's settings win over the job's, wherever they are made; each session needs a process of its own."""
+"""A user's settings override the job's, wherever they are set. Each session needs a process of its own."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def shown(command: list[str], folder: Path) -> dict[str, Any]:
 
 def won(found: dict[str, Any]) -> None:
     assert found == {
-        "spark.sql.shuffle.partitions": "7",  # of spark-defaults.conf, not ours
-        "spark.databricks.delta.snapshotPartitions": "5",  # of the command line, not of spark-defaults.conf
+        "spark.sql.shuffle.partitions": "7",  # from spark-defaults.conf, not ours
+        "spark.databricks.delta.snapshotPartitions": "5",  # from the command line, not from spark-defaults.conf
         "spark.sql.execution.arrow.maxRecordsPerBatch": PREFERRED["spark.sql.execution.arrow.maxRecordsPerBatch"],
-        "spark.sql.session.timeZone": "UTC",  # without which the job would be wrong
+        "spark.sql.session.timeZone": "UTC",  # without this the job would be wrong
         "spark.driver.memory": "1g",
         "spark.app.of.user": "of spark-defaults",
     }
 
 
-def test_in_a_session_of_our_own(tmp_path: Path) -> None:
+def test_user_settings_win_in_our_own_session(tmp_path: Path) -> None:
     start = "local.local_session('local[1]', {'spark.databricks.delta.snapshotPartitions': '5'})"
     won(shown([sys.executable, "-c", SHOW % (start, SHOWN)], tmp_path))
 
 
-def test_a_plugin_of_kafkas_client_is_there_for_spark(tmp_path: Path) -> None:
+def test_spark_finds_a_kafka_client_plugin(tmp_path: Path) -> None:
     name = "software.amazon.msk.auth.iam.IAMLoginModule"
     start = f"local.local_session('local[1]', plugins={java_plugins({'sasl.mechanism': 'AWS_MSK_IAM'})})"
     script = f"from offsetstream.spark import local\nspark = {start}\njvm = spark.sparkContext._jvm\n"
@@ -82,7 +82,7 @@ def test_a_plugin_of_kafkas_client_is_there_for_spark(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
+def test_user_settings_win_in_a_spark_submit_session(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SHOW % ("session.submitted_session()", SHOWN))
     jars = ["--jars", ",".join(str(jar) for jar in resolve(connectors()))]
@@ -91,7 +91,7 @@ def test_in_the_session_of_spark_submit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_what_spark_says_of_errors(tmp_path: Path, log_format: str) -> None:
+def test_spark_errors_are_logged_in_the_chosen_format(tmp_path: Path, log_format: str) -> None:
     script = (
         "from offsetstream.spark import local\n"
         f"jvm = local.local_session('local[1]', log_format={log_format!r}).sparkContext._jvm\n"

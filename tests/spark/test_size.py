@@ -1,4 +1,4 @@
-"""What bounds the memory of the driver and of the Python workers, whatever the records are."""
+"""Memory limits of the driver and of the Python workers, whatever the records are."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _raw(spark: SparkSession, rows: Sequence[tuple[int, int, int | None, bytes, 
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=RAW))
 
 
-def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
-    """A value can be many times shorter than its JSON, which the driver would hold three times."""
+def test_a_batch_counts_the_size_of_its_json(spark: SparkSession) -> None:
+    """A value can be much shorter than its JSON, which the driver would hold three times."""
     topics = [{"topicId": _TOPIC_ID, "partitions": []}] * 40_000  # 18 bytes each, in JSON 55
     key, value = encode_record(
         {"type": 7, "data": {"groupId": "g", "memberId": "m"}}, {"version": 0, "data": {"topicPartitions": topics}}
@@ -56,7 +56,7 @@ def test_a_batch_is_as_large_as_its_json(spark: SparkSession) -> None:
     assert not size.size.is_small()
 
 
-def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark: SparkSession) -> None:
+def test_a_small_batch_read_by_one_spark_job_equals_one_read_by_two(spark: SparkSession) -> None:
     decoded = with_value_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
     few = collect_small(decoded, len(_KINDS))
     assert few is not None
@@ -73,8 +73,8 @@ def test_few_records_come_by_the_job_that_reads_them_as_they_would_by_two(spark:
 
 
 @pytest.mark.parametrize("at_most", [50, 10_000])
-def test_what_is_longer_than_its_share_comes_as_well_unless_all_are_too_long(spark: SparkSession, at_most: int) -> None:
-    """A value of a million bytes is less than the share of one of fifty, and more than that of one of ten thousand."""
+def test_a_value_above_its_share_is_read_unless_all_are_too_long(spark: SparkSession, at_most: int) -> None:
+    """A value of a million bytes is below the share of one of fifty records, and above that of one of ten thousand."""
     long = (0, 1, None, b"\x00\x63 no key", b"v" * 1_000_000)
     decoded = with_value_offsets(decode(_raw(spark, [_KINDS[0], long, _KINDS[2], _KINDS[3]]), PARTITIONS)).persist()
     assert (len(long[4]) > SMALL_BYTES // at_most) is (at_most == 10_000)
@@ -87,7 +87,7 @@ def test_what_is_longer_than_its_share_comes_as_well_unless_all_are_too_long(spa
     decoded.unpersist()
 
 
-def test_spark_counts_records_as_arrow_does(spark: SparkSession) -> None:
+def test_spark_sizes_records_like_arrow(spark: SparkSession) -> None:
     times = "timestamp_millis(CASE WHEN id < 90 THEN id END)"
     records = spark.range(100).select(
         F.expr("int(id % 3) AS offsets_partition"), F.expr(f"{times} AS record_timestamp")

@@ -1,4 +1,4 @@
-"""Java is launched beside the imports, and is Spark's only once a session is wanted."""
+"""Java starts in parallel with the imports, and becomes Spark's only when a session is requested."""
 
 import os
 import subprocess
@@ -32,8 +32,8 @@ print(seen == {ours})
 """
 
 
-def test_ctrl_c_is_ours_all_through_the_start_of_spark() -> None:
-    """PySpark's handler asks the JVM while another question is under way: both failed, with a traceback."""
+def test_ctrl_c_is_handled_by_us_during_the_whole_start_of_spark() -> None:
+    """PySpark's handler asks the JVM while another request runs: both failed, with a traceback."""
     done = subprocess.run([sys.executable, "-c", _SIGINT_DURING_A_START], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
@@ -51,7 +51,7 @@ print(SparkContext._gateway.proc.pid, SparkContext._active_spark_context)
 """
 
 
-def test_java_is_launched_before_a_session_is_wanted_and_ends_with_us_if_none_is(tmp_path: Path) -> None:
+def test_java_starts_before_a_session_is_requested_and_ends_with_the_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _NOT_WANTED],
         capture_output=True,
@@ -75,7 +75,7 @@ def test_it():
 
 
 def test_a_session_of_tests_without_workers_ends_its_spark(tmp_path: Path) -> None:
-    """It was killed, and the session failed for it, though all tests had passed."""
+    """The JVM was killed as a leftover, and the session failed for it, though all tests had passed."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (tmp_path / "test_spark.py").write_text(_WITH_SPARK, "utf-8")

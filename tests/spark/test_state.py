@@ -36,7 +36,7 @@ from tests.spark.replay import STATE, Replay, difference
 LOGS = dict.fromkeys(range(PARTITIONS), 0)
 LOAD = BatchId(1, -1)
 AUTO, DRIVER, SPARK = StateWrites.AUTO, StateWrites.DRIVER, StateWrites.SPARK
-# What is forced, how many rows are small, and who writes then.
+# The forced way, the limit of a small merge in rows, and the expected writer.
 CHOICES = [
     (AUTO, engines.SMALL_ROWS, DRIVER),
     pytest.param(AUTO, 0, SPARK, marks=pytest.mark.long),
@@ -45,7 +45,7 @@ CHOICES = [
 
 
 class CrashError(Exception):
-    """What ends a job in the middle of a batch."""
+    """Ends a job in the middle of a batch."""
 
 
 Way = Literal["small", "large"]  # by the driver alone, or by Spark
@@ -54,7 +54,7 @@ both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks
 
 @contextmanager
 def crash_at(table: str | None) -> Iterator[None]:
-    """Let both ways of writing die when they come to the table."""
+    """Make both ways of writing die when they reach the table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableWriter, "merge", _dying(TableWriter.merge, table))
         patch.setattr(driver_state, "merge_rows", _dying(merge_rows, table))
@@ -100,7 +100,7 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
 
 
 @pytest.mark.parametrize(("ways", "small_rows", "by"), CHOICES)
-def test_records_are_applied_where_they_are_held(
+def test_records_are_applied_by_the_driver_or_by_spark_as_chosen(
     writer: TableWriter,
     tables: PathStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,7 +131,7 @@ def test_records_are_applied_where_they_are_held(
         pytest.param("classic", "large", 5, marks=pytest.mark.long),
     ],
 )
-def test_a_load_is_a_replay(
+def test_a_load_equals_a_replay(
     writer: TableWriter,
     tables: PathStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -139,7 +139,7 @@ def test_a_load_is_a_replay(
     way: Way,
     small_rows: int,
 ) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)  # few: Spark merges, as in a load of a large topic
+    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)  # a low limit: Spark merges, as in a load of a large topic
     log = random_log(7, 60)
     load(writer, coordinator, log, range(PARTITIONS), way=way)
     assert difference(tables, Replay(coordinator).apply(log)) == {}
@@ -154,7 +154,7 @@ def test_a_load_is_a_replay(
         pytest.param("large", "classic", (None, "group_cells"), marks=pytest.mark.long),
     ],
 )
-def test_batches_that_are_interrupted_and_repeated_are_a_replay(
+def test_interrupted_and_repeated_batches_equal_a_replay(
     writer: TableWriter,
     tables: PathStore,
     way: Way,
@@ -168,7 +168,7 @@ def test_batches_that_are_interrupted_and_repeated_are_a_replay(
         if table is not None:
             with crash_at(table):
                 apply(writer, coordinator, records, batch, way)
-        if number % 2:  # the job after the crash begins a checkpoint, and its first batch finds more records
+        if number % 2:  # the job after the crash starts a checkpoint, and its first batch finds more records
             more, log = cut(rng, log, 0.5 / len(crashes))
             records, batch = records + more, BatchId(batch.checkpoint_id + 1, 0)
         apply(writer, coordinator, records, batch, way)
@@ -179,7 +179,7 @@ def test_batches_that_are_interrupted_and_repeated_are_a_replay(
 
 
 def cut(rng: Random, log: list[Record], share: float) -> tuple[list[Record], list[Record]]:
-    """Divide the log: about so much of each partition, and the rest."""
+    """Divide the log: about that share of each partition, and the rest."""
     head, tail = list[Record](), list[Record]()
     for partition in range(PARTITIONS):
         own = [record for record in log if record.offsets_partition == partition]
@@ -219,16 +219,14 @@ def test_a_load_in_a_running_job_replaces_its_partitions_and_leaves_the_others_a
 ) -> None:
     partitions = [[record for record in random_log(3, 30) if record.offsets_partition == n] for n in range(PARTITIONS)]
     load(writer, "new", partitions[0] + partitions[1] + partitions[3], range(PARTITIONS), way=way)
-    # Partition 1 has another log, with other offsets; partition 2 has come; of 3 nothing is left.
+    # Partition 1 has another log with other offsets; partition 2 is new; nothing is left of partition 3.
     log_ids = LOGS | {1: 1}
     other = [replace(record, record_offset=at) for at, record in enumerate(partitions[1][-10:])]
     load(writer, "new", other + partitions[2], [1, 2, 3], log_ids, way=way)
     assert difference(tables, Replay("new", log_ids).apply(partitions[0] + other + partitions[2])) == {}
 
 
-def test_a_group_in_a_partition_that_is_not_its_own_stays_beside_the_other(
-    writer: TableWriter, tables: PathStore
-) -> None:
+def test_a_group_in_a_foreign_partition_stays_next_to_the_real_one(writer: TableWriter, tables: PathStore) -> None:
     commits = [plain_commit(partition, offset) for partition, offset in ((0, 10), (1, 5), (2, 7))]
     home = partition_for("group", PARTITIONS)
     load(writer, "new", commits, range(PARTITIONS))

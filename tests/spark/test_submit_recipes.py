@@ -1,4 +1,4 @@
-"""The lines for spark-submit in docs are ones that spark-submit and the job take, with the jars of ours."""
+"""spark-submit and the job accept the spark-submit lines in docs, which name the same jars as our code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = [
 
 
 def parts(line: list[str]) -> tuple[list[str], dict[str, str], list[str]]:
-    """What is before spark-submit, its own options, and those of the job."""
+    """Return the part before spark-submit, its own options, and the job's options."""
     at = next(n for n, word in enumerate(line) if word.endswith("spark-submit"))
     job = next(n for n, word in enumerate(line) if word.endswith("materialize_offsets.py"))
     own = line[at + 1 : job]
@@ -37,7 +37,7 @@ def parts(line: list[str]) -> tuple[list[str], dict[str, str], list[str]]:
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    """The options of spark-submit, as its help has them."""
+    """The spark-submit options, from its help."""
     path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = ["spark-submit", "--help"]
     shown = subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False)
@@ -52,7 +52,7 @@ def test_spark_submit_knows_its_options(known: set[str]) -> None:
         assert options["--packages"] == ",".join(CONNECTORS["4.0"])
 
 
-def test_the_job_knows_its_own() -> None:
+def test_the_job_knows_its_options() -> None:
     for line in LINES:
         *_, arguments = parts(line)
         job = materialize_offsets
@@ -60,18 +60,18 @@ def test_the_job_knows_its_own() -> None:
         assert given["checkpoint"] == given["tables"].replace("offsets", "checkpoints")
 
 
-def test_where_the_driver_is_here_it_is_the_environments_own() -> None:
+def test_a_local_driver_uses_the_spark_submit_of_the_environment() -> None:
     first, *_ = LINES
     assert parts(first)[0] == ["PYSPARK_PYTHON=.venv/bin/python", ".venv/bin/spark-submit"]
 
 
-def test_every_release_of_pyspark_has_its_jars() -> None:
+def test_every_pyspark_release_has_its_jars() -> None:
     assert dict(re.findall(r"^\| (\d\.\d) \| `(.*?)` \|$", PAGE, re.MULTILINE)) == {
         release: ",".join(coordinates) for release, coordinates in CONNECTORS.items()
     }
 
 
-def test_the_spark_operators_manifest_is_the_same_recipe() -> None:
+def test_the_spark_operator_manifest_has_the_same_recipe() -> None:
     spec = yaml.safe_load((ROOT / "deploy" / "spark-application.yaml").read_text("utf-8"))["spec"]
     assert spec["deps"]["packages"] == [*CONNECTORS["4.0"], "org.apache.hadoop:hadoop-aws:3.4.1"]
     assert spec["sparkVersion"].startswith("4.0.")

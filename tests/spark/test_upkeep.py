@@ -1,4 +1,4 @@
-"""Upkeep beside writers and readers: files and logs stay few, and nobody reads a row twice or misses one."""
+"""Maintenance while others write and read: few files and short logs, and no reader sees a row twice or misses one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def files(tables: PathStore, name: str) -> int:
 def test_a_simulated_day_leaves_few_files_and_a_short_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty batches with time and thresholds scaled down; `python -m benchmarks.day` is the whole day."""
+    """Thirty batches, with time and thresholds scaled down. `python -m benchmarks.day` runs the complete day."""
     monkeypatch.setattr(upkeep, "CLEAR_EVERY", 10)
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 20, "state": 12})
     tables, batches = PathStore(str(tmp_path)), 30
@@ -83,7 +83,7 @@ def test_a_simulated_day_leaves_few_files_and_a_short_log(
     state = read_rows(tables.open("committed_offsets"))
     assert {(row["group_id"], row["partition"]): row["committed_offset"] for row in state} == last
     for name, now in contents(tables).items():
-        # Dead files of one second and of the versions since the last look; the log from a checkpoint of before on.
+        # Dead files of one second and of the versions since the last check; the log since an earlier checkpoint.
         assert files(tables, name) <= 20 + 6, name
         assert now.files < 50, name
         assert now.log_files < 40, name
@@ -120,23 +120,21 @@ def compact_unless_late(table: Snapshot, crowd: SmallFiles) -> None:
         table.files.compact(crowd)
 
 
-def test_compaction_that_comes_late_doubles_nothing(
-    spark: SparkSession, tables: PathStore, writer: TableWriter
-) -> None:
-    """As the OPTIMIZE of delta-rs does here, and a commit of its files that does not ask to be alone."""
+def test_a_late_compaction_doubles_no_row(spark: SparkSession, tables: PathStore, writer: TableWriter) -> None:
+    """As delta-rs' OPTIMIZE does here, with a commit of its files that does not check for conflicts."""
     append_commits(tables, range(6))
     crowd = SmallFiles(today(), 6, CLOSED_FILE_BYTES, is_closed=True)
     opened = [tables.open(COMMITS) for _ in range(2)]
     threads = [threading.Thread(target=compact_unless_late, args=(each, crowd)) for each in opened]
     for thread in threads:
         thread.start()
-    append_commits(tables, range(6, 9))  # beside it
+    append_commits(tables, range(6, 9))  # at the same time
     for thread in threads:
         thread.join()
     assert offsets(tables) == list(range(9))
 
 
-def test_what_fails_is_told_once_and_done_later(
+def test_a_failed_task_is_logged_once_and_retried_later(
     tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
@@ -160,7 +158,7 @@ def test_what_fails_is_told_once_and_done_later(
     assert cleared == [COMMITS]
 
 
-def test_a_closed_day_whose_compaction_failed_is_tried_again(
+def test_a_failed_compaction_of_a_closed_day_is_retried(
     tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tended = Upkeep(tables)
@@ -174,7 +172,7 @@ def test_a_closed_day_whose_compaction_failed_is_tried_again(
     assert files(tables, COMMITS) == 1
     append_any(Path(tables.root), COMMITS, [{"record_offset": 3, "written_day": yesterday()}])
     tended.tend(nullcontext(), QUIET)
-    assert files(tables, COMMITS) == 2  # once is enough
+    assert files(tables, COMMITS) == 2  # one failure is enough
 
 
 def _no_space(*_: object) -> None:
@@ -189,7 +187,7 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
     assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
     assert (files(tables, COMMITS), files(tables, "groups")) == (1, 1)
-    lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # the old ones wait for their readers
+    lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # old files are kept for their readers
     assert (done[COMMITS].files_before, done[COMMITS].files_after) == (3, len(lie_there))
     assert len([path for path in lie_there if path.suffix == ".parquet"]) == 4
     assert offsets(tables) == [0, 1, 2]
@@ -200,7 +198,7 @@ def samples(tables: PathStore) -> list[int]:
 
 
 def append_samples(tables: PathStore) -> None:
-    """Six samples within a minute on each of three days, of which today's is not over."""
+    """Append six samples within a minute on each of three days; today is not over."""
     for days in range(3):
         day = today() - timedelta(days=days)
         at = [datetime.combine(day, datetime.min.time(), UTC) + timedelta(seconds=10 * number) for number in range(6)]
@@ -219,7 +217,7 @@ def test_the_job_thins_a_day_of_samples_at_a_time(tmp_path: Path) -> None:
     assert samples(tables) == [0, 1, 2, 3, 4, 5, 5, 5]
 
 
-def test_so_does_maintenance(tmp_path: Path) -> None:
+def test_maintenance_thins_samples_too(tmp_path: Path) -> None:
     tables = new_tables(tmp_path / "tables")
     append_samples(tables)
     dry = {row.table: row for row in Maintenance(tables, print, dry_run=True).run(None, timeout=0)}

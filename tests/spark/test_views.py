@@ -1,4 +1,4 @@
-"""Every view on both engines: Spark and DuckDB give equal rows of random valid tables."""
+"""Every view on both engines: Spark and DuckDB return equal rows for random valid tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_both_engines_give_equal_rows(spark: SparkSession, tmp_path: Path, seed:
 
 
 def _add_a_restless_group(rows: Rows, now: datetime) -> None:
-    """It rebalances every half a minute, as one client leaves, comes back, and leaves again."""
+    """Add a group that rebalances every half minute, because one client keeps leaving and rejoining."""
     place = {name: rows["offsets_partitions"][0][name] for name in ("offsets_partition", "log_id")}
     place |= {"group_id": "restless"}
     for number in range(8):

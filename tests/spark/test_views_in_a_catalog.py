@@ -1,4 +1,4 @@
-"""`offsetstream views create`: views that another session finds, over tables at paths and in a catalog."""
+"""`offsetstream views create`: another session finds the views, over tables at paths and in a catalog."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ END = {
 def require_views(spark: SparkSession, store: Store, database: str) -> None:
     wanted = {view.name for view in all_views().values() if not view.is_at}
     assert set(create_views(store, database, spark)) == wanted
-    assert set(create_views(store, database, spark)) == wanted  # and again
+    assert set(create_views(store, database, spark)) == wanted  # a second run changes nothing
     assert {row.viewName for row in spark.sql(f"SHOW VIEWS IN {database}").collect() if not row.isTemporary} == wanted
     for view in wanted:
         assert spark.table(f"{database}.{view}").columns == list(all_views()[view].column_names)
@@ -49,7 +49,7 @@ def require_views(spark: SparkSession, store: Store, database: str) -> None:
 
 
 @pytest.mark.nightly
-def test_over_tables_at_paths(spark: SparkSession, metastore: Metastore, tmp_path: Path) -> None:
+def test_views_over_tables_at_paths(spark: SparkSession, metastore: Metastore, tmp_path: Path) -> None:
     store = new_tables(tmp_path / "it's a `folder`")
     append_rows(Path(store.root), "committed_offsets", [COMMIT])
     append_rows(Path(store.root), "topic_partitions", [END])
@@ -63,7 +63,7 @@ def test_over_tables_at_paths(spark: SparkSession, metastore: Metastore, tmp_pat
 
 @pytest.mark.long
 @pytest.mark.nightly
-def test_beside_the_tables_of_a_catalog(spark: SparkSession, catalog: CatalogStore) -> None:
+def test_views_next_to_the_tables_of_a_catalog(spark: SparkSession, catalog: CatalogStore) -> None:
     create_tables(catalog, "cluster-1", "new")
     require_views(spark, catalog, catalog.name)
     assert spark.table(f"{catalog.name}.lag").count() == 0

@@ -35,7 +35,7 @@ def states(tables: PathStore) -> dict[str, str]:
     ("way", "rows", "by"),
     [("auto", 2, "driver"), ("auto", 3, "spark"), ("driver", 3, "driver"), ("spark", 1, "spark")],
 )
-def test_who_merges_is_chosen_by_size_and_can_be_forced(
+def test_size_decides_who_merges_unless_forced(
     spark: SparkSession, tables: PathStore, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
 ) -> None:
     monkeypatch.setattr(engines, "SMALL_ROWS", 2)
@@ -46,13 +46,13 @@ def test_who_merges_is_chosen_by_size_and_can_be_forced(
     writer.merge("groups", source, BatchId(1, 0))
     assert writer.merged_by == {"groups": by}
     assert sorted(states(tables)) == names
-    # Whoever merges, one commits.
+    # Whoever merges, there is one commit.
     (last,) = DeltaTable(tables.table("groups")).history(1)
     assert str(last["engineInfo"]).startswith("delta-rs")
 
 
 @pytest.mark.parametrize("small_rows", [pytest.param(0, marks=pytest.mark.long), 2])
-def test_merging_few_rows_and_many_is_the_same(
+def test_small_and_large_merges_give_the_same_rows(
     spark: SparkSession,
     writer: TableWriter,
     tables: PathStore,
@@ -82,7 +82,7 @@ def test_merging_few_rows_and_many_is_the_same(
 def test_few_rows_of_many_bytes_are_merged_by_spark(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not brought to the driver, whose memory they could exceed."""
+    """They are not sent to the driver, whose memory they could exceed."""
     monkeypatch.setattr(engines, "SMALL_BYTES", 10_000)
     merged_by = []
     for number, group_id in enumerate(["a", "g" * 32_767]):
@@ -106,7 +106,7 @@ def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, wri
 
 
 @pytest.mark.parametrize("batch", [BatchId(2, 5), LOAD])
-def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
+def test_a_spark_write_started_before_the_fence_does_not_commit_after_it(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
     monkeypatch.setattr(engines, "SMALL_ROWS", 0)
@@ -129,14 +129,14 @@ def test_what_spark_began_before_the_fence_it_does_not_write_after_it(
 
 
 @pytest.mark.parametrize("in_sparks_threads", [True, False])
-def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(
+def test_steps_run_in_parallel_and_all_end_before_an_error_is_raised(
     spark: SparkSession, in_sparks_threads: bool
 ) -> None:
     in_thread = inheritable_thread_target(spark) if in_sparks_threads else lambda step: step
     barrier, ended = threading.Barrier(3, timeout=SECONDS), list[str]()
 
     def step(name: str) -> None:
-        barrier.wait()  # none can go on alone
+        barrier.wait()  # no step can finish alone
         if name == "bad":
             raise ValueError("of a step")
         ended.append(name)
@@ -146,7 +146,7 @@ def test_steps_run_side_by_side_and_all_end_before_an_error_is_raised(
     assert sorted(ended) == ["one", "two"]
 
 
-def test_one_step_or_none() -> None:
+def test_one_step_or_no_step() -> None:
     threads = list[threading.Thread]()
     in_parallel([lambda: threads.append(threading.current_thread())])
     in_parallel([])
