@@ -1,4 +1,4 @@
-"""What the doors share: the tables of the recorded night."""
+"""What these tests share: the tables of the recorded night."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB with its own extension for Delta, both of PyPI, apart from the DuckDB that we use: that has none there."""
+"""DuckDB from PyPI with its own Delta extension, separate from our DuckDB, for which PyPI has no extension."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = (f"duckdb=={VERSION}", *_ITS, "duckdb-engine==0.17.0", "sqlalchemy==
 
 
 def run_python(code: str, folder: Path, given: object, environment: Mapping[str, str] | None = None) -> str:
-    """Run code in that environment with `given` as JSON; its output, AssertionError with what it says where it fails.
+    """Run code in that environment with `given` as JSON, and return its output; AssertionError with its error text.
 
     DuckDB keeps the extensions that it installs in the folder.
     """
@@ -54,6 +54,6 @@ def duckdb_runs(folder: Path, *statements: str, environment: Mapping[str, str] |
 
 
 def as_files(root: str, tables: Sequence[str], folder: Path) -> list[str]:
-    """Return the statements that write what DuckDB finds in each table to files of the folder."""
+    """Return the statements that write each table, as DuckDB reads it, to files in the folder."""
     copy = "COPY (SELECT * FROM delta_scan('{}/{}')) TO '{}/{}.parquet'"
     return ["LOAD delta", "SET TimeZone = 'UTC'", *(copy.format(root, name, folder, name) for name in tables)]

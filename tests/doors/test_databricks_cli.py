@@ -1,6 +1,6 @@
-"""The bundle for Databricks as Databricks' own CLI reads it, and asks a workspace, here a stub on loopback, about it.
+"""Databricks' own CLI reads the bundle and queries a workspace, here a stub on loopback.
 
-The CLI is in no registry that tests reach: whoever runs them names one.
+No registry of the tests has the CLI: whoever runs these tests names its path.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PRODUCTION = {"service_principal": ROBOT, "readers": "kafka-readers"}
 
 
 class Workspace(BaseHTTPRequestHandler):
-    """Knows who asks, and has every folder that is asked for, which is that user's; nothing else is there yet."""
+    """A stub workspace: it knows the current user, and every requested folder exists and belongs to that user."""
 
     user = ""
 
@@ -46,7 +46,7 @@ class Workspace(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         if path == "/api/2.0/preview/scim/v2/Me":
             self._answer(200, {"id": "1", "userName": self.user})
-        elif path == "/api/2.0/workspace/get-status" and "return_export_info" not in query:  # which is asked of files
+        elif path == "/api/2.0/workspace/get-status" and "return_export_info" not in query:  # for files
             self._answer(200, {"path": parse_qs(query)["path"][0], "object_type": "DIRECTORY", "object_id": 1})
         elif path == "/api/2.0/permissions/directories/1":
             who = "user_name" if "@" in self.user else "service_principal_name"
@@ -72,7 +72,7 @@ class Workspace(BaseHTTPRequestHandler):
 
 
 class Cli:
-    """The CLI, logged in to a workspace as somebody; it is told to send and ask nothing elsewhere."""
+    """The CLI, logged in to a workspace as a user, with telemetry and update checks off."""
 
     def __init__(self, program: str, home: Path, folder: Path) -> None:
         self.program, self.home, self.folder = program, home, folder
@@ -83,14 +83,14 @@ class Cli:
         serving.start()
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_"))},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # of uv, which builds the wheel
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # for uv, which builds the wheel
             "HOME": str(self.home),
             "DATABRICKS_CACHE_DIR": str(self.home / "cache"),
             "DATABRICKS_CLI_DISABLE_TELEMETRY": "1",
             "DATABRICKS_CLI_DISABLE_UPDATE_CHECK": "1",
             "DATABRICKS_HOST": f"http://127.0.0.1:{server.server_port}",
             "DATABRICKS_TOKEN": "none",
-            "DATABRICKS_BUNDLE_ENGINE": "direct",  # the other one is Terraform, which it would download
+            "DATABRICKS_BUNDLE_ENGINE": "direct",  # the other engine is Terraform, which the CLI would download
             **{f"BUNDLE_VAR_{name}": value for name, value in variables.items()},
         }
         try:
@@ -123,7 +123,7 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(program, tmp_path, folder)
 
 
-def test_two_resources_of_one_key_are_refused(cli: Cli) -> None:
+def test_two_resources_with_one_key_are_refused(cli: Cli) -> None:
     file = cli.folder / "resources/dashboard.yml"
     file.write_text(file.read_text("utf-8").replace("    consumer_groups:", "    kafka_offsets:"), "utf-8")
     done = cli(ANA, "bundle", "validate", **VARIABLES)
@@ -138,7 +138,7 @@ def test_two_resources_of_one_key_are_refused(cli: Cli) -> None:
     ("target", "user", "schema", "pause"),
     [("dev", ANA, "dev_ana_kafka_offsets", "PAUSED"), ("prod", ROBOT, "kafka_offsets", "UNPAUSED")],
 )
-def test_a_target_is_valid_and_makes_what_is_documented(
+def test_a_target_is_valid_and_deploys_what_is_documented(
     cli: Cli, target: str, user: str, schema: str, pause: str
 ) -> None:
     of_target = VARIABLES | (PRODUCTION if target == "prod" else {})
@@ -155,19 +155,19 @@ def test_a_target_is_valid_and_makes_what_is_documented(
     }
 
 
-def test_someone_else_who_deploys_production_is_warned(cli: Cli) -> None:
+def test_deploying_production_as_another_user_warns(cli: Cli) -> None:
     done = cli(ANA, "bundle", "validate", "--strict", "--target", "prod", **VARIABLES, **PRODUCTION)
     assert (done.returncode, "current deployment identity 'ana@example.com'" in done.stderr) == (1, True), done.stderr
 
 
-def test_six_files_go_up(cli: Cli) -> None:
+def test_six_files_are_uploaded(cli: Cli) -> None:
     done = cli(ANA, "bundle", "sync", "--dry-run", "--full", "--output", "text", **VARIABLES)
     (listed,) = [line.removeprefix("Action: PUT: ") for line in done.stdout.splitlines() if "PUT: " in line]
     kept = {f"resources/{name}" for name in ("dashboard.yml", "jobs.yml", "kafka.properties", "tables.yml")}
     assert set(listed.split(", ")) == kept | {"notebooks/first_queries.sql", "notebooks/explore.ipynb"}
 
 
-def test_production_is_planned_with_a_wheel(cli: Cli) -> None:
+def test_the_production_plan_has_a_wheel(cli: Cli) -> None:
     done = cli(ROBOT, "bundle", "plan", "--output", "json", "--target", "prod", **VARIABLES, **PRODUCTION)
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)["plan"]
@@ -180,8 +180,8 @@ def test_production_is_planned_with_a_wheel(cli: Cli) -> None:
     assert re.fullmatch(rf"/Workspace/Users/{ROBOT}/.*/offsetstream-[\w.]+-py3-none-any\.whl", wheel)
 
 
-def test_each_target_merged_is_of_the_clis_schema(cli: Cli) -> None:
-    # Python's expressions do not know the classes of Unicode, by which the schema tells a reference.
+def test_each_merged_target_matches_the_schema_of_the_cli(cli: Cli) -> None:
+    # Python's regular expressions lack the Unicode classes that the schema uses for references.
     text = cli(ANA, "bundle", "schema").stdout.replace(r"[\\p{L}\\p{N}]", "[a-zA-Z0-9]").replace(r"\\p{L}", "[a-zA-Z]")
     schema = jsonschema.validators.validator_for(json.loads(text))(json.loads(text))
     for target in ("dev", "prod"):

@@ -1,4 +1,4 @@
-"""DuckDB's own `delta_scan` finds in each table what we do: on a disk, in S3's store (MinIO), in Azure's (azurite)."""
+"""DuckDB's own `delta_scan` reads the same rows as we do: from disk, from S3 (MinIO) and from Azure (azurite)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BI = (Path(__file__).parents[2] / "docs" / "how-to" / "bi.md").read_text("utf-8"
 
 
 def require_all(tables: Path, found: Path) -> None:
-    """Compare the files of what DuckDB found with what our reader finds: columns, types and rows."""
+    """Compare DuckDB's files with our reader's rows: columns, types and rows."""
     total = 0
     for name, schema in table_schemas().items():
         theirs, ours = pq.read_table(found / f"{name}.parquet"), read_rows(PathStore(str(tables)).open(name))
@@ -34,12 +34,12 @@ def require_all(tables: Path, found: Path) -> None:
     assert total > 1_000
 
 
-def test_on_a_disk(night: Path, tmp_path: Path) -> None:
+def test_tables_on_disk(night: Path, tmp_path: Path) -> None:
     duckdb_runs(tmp_path, *as_files(str(night), list(table_schemas()), tmp_path))
     require_all(night, tmp_path)
 
 
-def test_in_a_store_as_s3(night: Path, tmp_path: Path) -> None:
+def test_tables_on_s3(night: Path, tmp_path: Path) -> None:
     with s3_server() as s3:
         pafs.copy_files(str(night), f"{s3.bucket}/tables", destination_filesystem=s3.files())
         place, key, password = (s3.endpoint.removeprefix("http://"), *(s3.environment[name] for name in KEYS))
@@ -50,7 +50,7 @@ def test_in_a_store_as_s3(night: Path, tmp_path: Path) -> None:
     require_all(night, tmp_path)
 
 
-def test_in_azures_store(night: Path, tmp_path: Path) -> None:
+def test_tables_on_azure(night: Path, tmp_path: Path) -> None:
     with azure_store() as azure:
         pafs.copy_files(str(night), f"{CONTAINER}/tables", destination_filesystem=azure.files)
         secret = documented("azure").replace("CONNECTION'", f"{azure.connection}'")
@@ -59,8 +59,8 @@ def test_in_azures_store(night: Path, tmp_path: Path) -> None:
     require_all(night, tmp_path)
 
 
-def test_as_superset_would_by_duckdb_engine(night: Path, tmp_path: Path) -> None:
-    """Superset itself is not run: this is the driver that it is given, and the dataset that docs/how-to/bi.md names."""
+def test_tables_through_supersets_duckdb_driver(night: Path, tmp_path: Path) -> None:
+    """Superset itself is not run: this is its driver, with the dataset that docs/how-to/bi.md names."""
     (query,) = [each.replace("/lake/kafka", str(night)) for each in BI.split("`") if "delta_scan('/lake" in each]
     code = """
 import json, sys, sqlalchemy
@@ -75,12 +75,12 @@ with sqlalchemy.create_engine("duckdb:///:memory:", connect_args={"config": sett
     assert sorted(json.loads(run_python(code, tmp_path, query))) == sorted(groups)
 
 
-def test_the_documents_name_the_version_that_is_tried() -> None:
+def test_the_docs_name_the_tested_version() -> None:
     assert f"DuckDB {VERSION}" in BI
 
 
 def documented(kind: str) -> str:
-    """Return the statement by which docs/how-to/bi.md tells DuckDB the keys of a store."""
+    """Return the statement in docs/how-to/bi.md that gives DuckDB the keys of a store."""
     (found,) = [line for line in BI.splitlines() if line.startswith(f"CREATE SECRET (TYPE {kind},")]
     return found
 

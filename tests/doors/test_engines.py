@@ -1,4 +1,4 @@
-"""Each engine that reads Delta by itself, on each table of the recorded night."""
+"""Each engine that reads Delta without us, on each table of the recorded night."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testkit.night import FIXTURE
 from testkit.s3_server import in_environment, s3_server
 from tests.stores.azure_store import CONTAINER, azure_store
 
-# Thresholds are the user's: look-ups, which are among the engines, read them by the views alone.
+# Thresholds belong to the user: look-ups, one of the engines, read them through the views only.
 FILES = [file for file in sorted(FIXTURE.glob("*.parquet")) if file.stem != THRESHOLDS.name]
 
 
@@ -26,14 +26,14 @@ def test_every_engine_reads_the_table(night: Path, file: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_every_engine_reads_a_store_as_s3(night: Path) -> None:
+def test_every_engine_reads_s3(night: Path) -> None:
     with s3_server() as s3, in_environment(s3.environment):
         pafs.copy_files(str(night), f"{s3.bucket}/tables", destination_filesystem=s3.files())
         require_that_all_read_all(f"s3://{s3.bucket}/tables")
 
 
 @pytest.mark.nightly
-def test_every_engine_reads_azures_store(night: Path) -> None:
+def test_every_engine_reads_azure(night: Path) -> None:
     with azure_store() as azure, in_environment(azure.environment):
         pafs.copy_files(str(night), f"{CONTAINER}/tables", destination_filesystem=azure.files)
         require_that_all_read_all(f"{azure.uri}/tables")

@@ -1,6 +1,7 @@
-"""The chart by Helm, and what it makes held against the schemas of Kubernetes and of the operators that know its kinds.
+"""The Helm chart's output checked against the schemas of Kubernetes and of the operators whose kinds it uses.
 
-So is the manifest for Kubeflow's Spark operator. There is no cluster: tests/kafka/test_chart.py runs what a pod would.
+The manifest for Kubeflow's Spark operator is checked too. There is no cluster: tests/kafka/test_chart.py runs what a
+pod would run.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ def kinds(manifests: list[Manifest], cluster: str) -> list[str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("values", [VOLUME, OBJECT_STORE, EVERYTHING], ids=["volume", "object store", "everything"])
-def test_what_the_chart_makes_is_kubernetes_own(values: dict[str, Any], version: str, schemas: Path) -> None:
+def test_the_charts_output_is_valid_for_kubernetes(values: dict[str, Any], version: str, schemas: Path) -> None:
     manifests = rendered(values)
     assert conforms(manifests, schemas, version) == len(manifests) >= 4
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_manifest_is_the_spark_operators(version: str, schemas: Path) -> None:
+def test_the_manifest_is_valid_for_the_spark_operator(version: str, schemas: Path) -> None:
     assert conforms(APPLICATION, schemas, version) == 1
 
 
-def test_each_cluster_has_what_it_needs() -> None:
+def test_each_cluster_has_its_objects() -> None:
     assert kinds(rendered(VOLUME), "eu") == sorted([*OF_ALL, "PersistentVolumeClaim"])
     assert kinds(rendered(OBJECT_STORE), "eu") == OF_ALL
     everything = rendered(EVERYTHING)
@@ -72,7 +73,7 @@ def test_each_cluster_has_what_it_needs() -> None:
     assert [each["metadata"]["name"] for each in everything if each["kind"] == "ServiceMonitor"] == ["offsetstream"]
 
 
-def test_selectors_find_the_one_pod_of_a_cluster_and_all_services() -> None:
+def test_selectors_match_the_single_pod_of_each_cluster() -> None:
     manifests = rendered(EVERYTHING)
     of_kind = {kind: [each for each in manifests if each["kind"] == kind] for kind in ("Deployment", "Service")}
     pods = {each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in of_kind["Deployment"]}
@@ -89,7 +90,7 @@ def selected(labels: dict[str, str], objects: dict[str, dict[str, str]]) -> list
     return [name for name, own in objects.items() if labels.items() <= own.items()]
 
 
-def test_a_change_of_settings_changes_the_pod() -> None:
+def test_changed_settings_change_the_pod() -> None:
     def template(settings: str) -> Any:
         (each,) = (
             one for one in rendered({"clusters": {"eu": EU}, "settings": settings}) if one["kind"] == "Deployment"
@@ -99,7 +100,7 @@ def test_a_change_of_settings_changes_the_pod() -> None:
     assert template("[run]\n") == template("[run]\n") != template("[run]\nonce = false\n")
 
 
-def test_helm_finds_nothing_to_say() -> None:
+def test_helm_lint_reports_nothing() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "--set", "clusters.eu.bootstrapServer=broker:9092")
 
 
@@ -122,7 +123,7 @@ def test_values_that_cannot_work_are_refused(values: dict[str, Any], reason: str
 
 
 def change(path: str, value: Any) -> Callable[[Manifest], None]:
-    """A change of a manifest: at a path of keys and numbers, joined by dots."""
+    """Return a change to a manifest at a path of keys and indexes joined by dots."""
 
     def changed(manifest: Manifest) -> None:
         *parents, last = (int(key) if key.isdigit() else key for key in path.split("."))

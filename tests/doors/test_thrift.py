@@ -1,4 +1,4 @@
-"""Spark's Thrift server over the tables and views, asked by beeline and by PyHive."""
+"""Spark's Thrift server over the tables and views, queried by beeline and PyHive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nightly
 
 TABLES = all_schemas() | {THRESHOLDS.name: THRESHOLDS}
 VIEWS = {name: view for name, view in all_views().items() if not view.is_at}
-# Whose rows depend on nothing but the tables, and are what DuckDB has.
+# Views whose rows depend on the tables only, and equal DuckDB's.
 LAG = "SELECT group_id, topic, partition, lag FROM lag ORDER BY 1, 2, 3"
 
 
@@ -53,7 +53,7 @@ def test_each_view_answers(port: int, night: Path) -> None:
 
 
 def test_each_column_has_its_comment(port: int) -> None:
-    """But for thresholds, which the user made."""
+    """Except for thresholds, a table of the user's."""
     told = {name: [(c.name, c.comment) for c in schema.columns] for name, schema in (all_schemas() | VIEWS).items()}
     answers = by_pyhive(port, *(f"DESCRIBE {name}" for name in told))
     for (name, wanted), rows in zip(told.items(), answers, strict=True):
@@ -62,7 +62,7 @@ def test_each_column_has_its_comment(port: int) -> None:
     assert groups[: len(told["groups"])] == told["groups"]
 
 
-def test_the_script_registers_them_elsewhere(port: int, night: Path, tmp_path: Path) -> None:
+def test_the_script_registers_the_views_on_another_server(port: int, night: Path, tmp_path: Path) -> None:
     script = tmp_path / "register.sql"
     script.write_text(offsetstream("views", "script", "--tables", str(night), "--database", "again").stdout)
     by_beeline(port, "-f", str(script))
@@ -71,7 +71,7 @@ def test_the_script_registers_them_elsewhere(port: int, night: Path, tmp_path: P
     assert by_pyhive(port, "SELECT count(*) FROM again.lag")[0] == by_pyhive(port, "SELECT count(*) FROM lag")[0]
 
 
-def test_what_cannot_be_served_is_one_line(port: int, night: Path, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_served_are_a_one_line_error(port: int, night: Path, tmp_path: Path) -> None:
     taken = offsetstream("views", "serve", "--tables", str(night), "--port", str(port))
     assert (taken.returncode, taken.stderr.count("\n"), f"Port {port}" in taken.stderr) == (1, 1, True)
     none = offsetstream("views", "serve", "--tables", str(tmp_path / "nothing"))

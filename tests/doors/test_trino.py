@@ -1,6 +1,6 @@
-"""Trino reads every table as we do: on a disk, on an object store, of Glue, and of Hive's metastore what a job wrote.
+"""Trino reads every table as we do: from disk, object store and Glue, and a job's tables from Hive's metastore.
 
-The first run gets Trino (0.8 GB) and a Java for it.
+The first run downloads Trino (0.8 GB) and a Java for it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_each_column_has_its_comment(server: Trino, place: str) -> None:
         assert comments == [(column.name, column.comment) for column in schema.columns], table
 
 
-def test_the_documents_show_the_catalogs_that_are_tried() -> None:
+def test_the_docs_show_the_tested_catalogs() -> None:
     blocks = [set(block.splitlines()) for block in BI.split("```")[1::2]]
     for settings in (on_disk(Path("/lake")), of_hive("metastore:9083")):
         assert any({f"{key}={value}" for key, value in settings.items()} <= block for block in blocks), settings
@@ -100,7 +100,10 @@ def test_the_documents_show_the_catalogs_that_are_tried() -> None:
 
 
 def _as_trino(value: Any, *, is_cut: bool) -> Any:
-    """As its HTTP API has it: instants have milliseconds, rounded from delta-rs' files, cut from those of Spark's."""
+    """Return a value as Trino's HTTP API shows it.
+
+    Timestamps have milliseconds: rounded in delta-rs' files, cut in Spark's.
+    """
     if isinstance(value, datetime):
         kept = value if is_cut else value + timedelta(microseconds=500)
         return f"{kept.isoformat(' ', 'milliseconds').removesuffix('+00:00')} UTC"

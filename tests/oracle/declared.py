@@ -1,4 +1,4 @@
-"""What Kafka's generated classes declare of a message, and what our schemas say of it, in one form to compare."""
+"""The fields of a message as Kafka's generated classes declare them and as our schemas do, in one comparable form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZED = {"string", "bytes"}
 
 @dataclass(frozen=True)
 class Declared:
-    """A field: its type in the words of Kafka's Schema, the default of its class, the fields of its struct."""
+    """A field: its type in the terms of Kafka's Schema, its class default, and the fields of its struct."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class Declared:
 
 
 def ours(shape: Shape, version: int) -> tuple[Declared, ...]:
-    """What our schema says of one version of a message."""
+    """Return the fields of one message version from our schema."""
     return _ours(shape.fields, version, "COMPACT_" if version in shape.flexible else "")
 
 
@@ -47,7 +47,7 @@ def _ours(fields: tuple[Field, ...], version: int, compact: str) -> tuple[Declar
 
 
 def _has_default(field: Field) -> bool:
-    """A field without a tag is always there; its default is of use to whoever makes a record."""
+    """Whether the default matters. A field without a tag is always present; its default is only of use to writers."""
     return field.tag is not None or field.default is not None
 
 
@@ -57,22 +57,22 @@ def _type(field: Field, compact: str, nullable: str) -> str:
         return f"{compact}{nullable}ARRAY({compact if element in _SIZED else ''}{element.upper()})"
     if field.type in _SIZED:
         return f"{compact}{nullable}{field.type.upper()}"
-    return field.type.upper()  # before 4.3 Kafka's Schema does not tell whether a struct may be null; the bytes do
+    return field.type.upper()  # before 4.3 Kafka's Schema does not say whether a struct may be null; the bytes do
 
 
 class Declarations:
-    """The message classes of one release, looked at by reflection."""
+    """The message classes of one release, read by reflection."""
 
     def __init__(self, kafka: KafkaClasses) -> None:
         self._kafka = kafka
 
     def versions(self, message: str) -> tuple[int, int]:
-        """The first and the last version that a message class has."""
+        """The first and the last version of a message class."""
         first, last = (self._kafka.constant(message, f"{end}_SUPPORTED_VERSION") for end in ("LOWEST", "HIGHEST"))
         return first, last
 
     def fields(self, message: str, version: int, like: Shape) -> tuple[Declared, ...]:
-        """What a message class declares of one version; of the defaults those that `like` states."""
+        """Return the fields of one message version; defaults only where `like` states them."""
         name = f"SCHEMA_{version}"
         structs = self._kafka.nested(message, name)
         return self._struct(message, self._kafka.constant(message, name), structs, like.fields)
@@ -107,13 +107,13 @@ class Declarations:
         return Declared(name, kind, tag, self._default(owner, name, nested) if is_asked else None, nested)
 
     def _first(self, schema: Any) -> Any:
-        """The first field of a schema: the same object in every schema that is made of a struct's."""
+        """The first field of a schema: the same object in every schema made from that struct."""
         return _get(self._kafka.call(f"{_TYPES}.Schema", "fields", schema)[0], "def")
 
     def _type(self, kind: Any) -> tuple[str, Any]:
-        """The type in Kafka's words, and the schema of its struct."""
+        """Return the type in Kafka's terms, and the schema of its struct."""
         name = _class_of(kind)
-        if name.endswith("Schema"):  # since 4.3 there is one that may be null
+        if name.endswith("Schema"):  # since 4.3 a struct may be nullable
             return "STRUCT", kind
         if not name.endswith("ArrayOf"):
             return str(self._kafka.call("java.lang.Object", "toString", kind)), None
@@ -123,7 +123,7 @@ class Declarations:
         return f"{'COMPACT_' if name.startswith('Compact') else ''}{nullable}ARRAY({element})", schema
 
     def _default(self, owner: str, name: str, nested: tuple[Declared, ...]) -> Any:
-        """The default of a field: what a new object of its class has."""
+        """The default of a field: its value in a new object of the class."""
         return self._plain(self._kafka.call(owner, name, self._kafka.new(owner)), nested)
 
     def _plain(self, value: Any, nested: tuple[Declared, ...]) -> Any:
@@ -151,6 +151,6 @@ def _get(java: Any, field: str) -> Any:
 
 
 def _class_of(java: Any) -> str:
-    """The class of a Java object, without its package."""
+    """The class name of a Java object, without its package."""
     name: str = java.getClass().getName()
     return name.rpartition(".")[2]

@@ -1,7 +1,7 @@
-"""Kafka's own generated message classes, driven in one JVM: whole batches in one call, without compiling Java.
+"""Kafka's own generated message classes in one JVM: complete batches in one call, without compiling Java.
 
-Each reading or writing function is put together from method handles (Base64 -> bytes -> message -> JSON and back) and
-mapped over the lines of one text, so a batch of thousands of records costs a handful of calls.
+Each reading or writing function is composed of method handles (Base64 -> bytes -> message -> JSON and back) and
+mapped over the lines of one text. So a batch of thousands of records costs a handful of calls.
 """
 
 from base64 import b64decode, b64encode
@@ -20,7 +20,7 @@ FAILED = "!"
 
 
 class KafkaClasses:
-    """The message classes of one Kafka release, in a class loader of their own."""
+    """The message classes of one Kafka release, in their own class loader."""
 
     def __init__(self, gateway: JavaGateway, jars: Sequence[Path], release: str) -> None:
         self.release = release
@@ -33,12 +33,12 @@ class KafkaClasses:
         self._functions: dict[tuple[str, str, int], Any] = {}
 
     def read(self, message: str, version: int, bodies: Sequence[bytes]) -> list[str]:
-        """The JSON that Kafka makes of each body (without the INT16 before it), or the exception, after FAILED."""
+        """Return Kafka's JSON for each body (without its leading INT16), or FAILED and the exception."""
         function = self._function("read", message, version)
         return self._map(function, [b64encode(body).decode() for body in bodies])
 
     def write(self, message: str, version: int, texts: Sequence[str]) -> list[bytes]:
-        """The bytes that Kafka writes for each JSON text, with the version before them; raises on any failure."""
+        """Return the bytes that Kafka writes for each JSON text, with the version in front. Raises on any failure."""
         results = self._map(self._function("write", message, version), texts)
         failed = [(text, result) for text, result in zip(texts, results, strict=True) if result.startswith(FAILED)]
         assert not failed, failed[0]
@@ -50,15 +50,15 @@ class KafkaClasses:
         return [None if result.startswith(FAILED) else b64decode(result) for result in results]
 
     def new(self, name: str, *arguments: Any) -> Any:
-        """An instance of a class of this release, by its constructor with as many parameters."""
+        """Create an instance of a class of this release, by the constructor with that number of parameters."""
         constructors = [c for c in self._class(name).getConstructors() if c.getParameterCount() == len(arguments)]
         handle = self._generic(self._lookup.unreflectConstructor(constructors[0]))  # casts: py4j knows no short
         return handle.invokeWithArguments(self._array(self._java.lang.Object, arguments))
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
-        """Call a method of a class; the first argument of one that is not static is its object.
+        """Call a method of a class. For an instance method the first argument is the object.
 
-        Never `object.method(…)`: py4j remembers methods by the name of the class, whatever its loader.
+        Never use `object.method(…)`: py4j caches methods by class name, whatever the class loader.
         """
         key = (name, method, len(arguments))
         if key not in self._methods:
@@ -72,12 +72,12 @@ class KafkaClasses:
         return self._class(name).getField(constant).get(None)
 
     def nested(self, name: str, constant: str) -> dict[str, Any]:
-        """That public constant of each public class inside a class that has it, by the name of the class."""
+        """Return the value of that constant in each public nested class that has it, by class name."""
         found = [(each.getName(), field) for each in self._class(name).getClasses() for field in each.getFields()]
         return {inner: field.get(None) for inner, field in found if field.getName() == constant}
 
     def same(self, one: Any, other: Any) -> bool:
-        """Whether both are the same object."""
+        """Whether both are the same Java object."""
         identity = self._java.lang.System.identityHashCode
         return bool(identity(one) == identity(other))
 
@@ -154,7 +154,7 @@ class KafkaClasses:
         return first
 
     def _catching(self, handle: Any) -> Any:
-        """The same function with any exception as its result: FAILED, class and message, on one line."""
+        """Return the function with any exception as its result: FAILED, class and message, on one line."""
         string, text = self._class("java.lang.String"), self._class("java.lang.CharSequence")
         throwable, anything = self._class("java.lang.Throwable"), self._class("java.lang.Object")
         replace = self._lookup.findVirtual(string, "replace", self._type(string, text, text))

@@ -1,6 +1,6 @@
-"""Write the golden files of the unit tier anew: `python -m tests.oracle.make_golden`.
+"""Write the golden files of the unit tier again: `python -m tests.oracle.make_golden`.
 
-Every record in them was written, and its JSON or text printed, by Kafka's own classes of the release it names.
+Kafka's own classes of the named release wrote every record and printed its JSON or text.
 """
 
 import json
@@ -51,7 +51,7 @@ def _texts(gateway: JavaGateway) -> Iterator[dict[str, object]]:
 
 
 def _small(texts: list[str]) -> list[str]:
-    """Some that are not large, in no order of size: the files are read by people too."""
+    """Some of the smaller ones, in no order of size: people read the files too."""
     half = sorted(texts, key=len)[2 : len(texts) // 3]
     return half[:: len(half) // _EACH][:_EACH]
 

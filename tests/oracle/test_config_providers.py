@@ -1,4 +1,4 @@
-"""Variables in client properties, beside what Kafka's own configuration makes of them."""
+"""Variables in client properties, compared with how Kafka's own configuration resolves them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROVIDERS = {
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[JavaGateway]:
-    """A JVM with Kafka's clients on its class path, where these look for their own classes."""
+    """A JVM with Kafka's clients on its class path, where they look for their own classes."""
     with java_gateway(resolve(["org.apache.kafka:kafka-clients:4.3.1"])) as running:
         yield running
 
@@ -66,7 +66,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
         "\\${env:HOME}",
     ],
 )
-def test_values_are_those_of_kafka(clients: JavaGateway, places: dict[str, Path], value: str) -> None:
+def test_variables_resolve_as_in_kafka(clients: JavaGateway, places: dict[str, Path], value: str) -> None:
     for name, path in places.items():
         value = value.replace(name, str(path))
     properties = {"bootstrap.servers": "localhost:9092", "client.id": value, **_PROVIDERS}
@@ -93,14 +93,14 @@ def test_values_are_those_of_kafka(clients: JavaGateway, places: dict[str, Path]
         ({}, "${secrets::key}", False),
     ],
 )
-def test_what_kafka_finds_no_value_for_is_refused(
+def test_variables_that_kafka_cannot_resolve_are_refused(
     clients: JavaGateway,
     places: dict[str, Path],
     params: dict[str, str],
     value: str,
     is_there: bool,
 ) -> None:
-    """Kafka would log in by the variable itself, and be refused without a word of why."""
+    """Kafka would log in with the variable's text, and fail without naming the cause."""
 
     def placed(text: str) -> str:
         text = text.replace("PARENT", str(places["FILE"].parent))

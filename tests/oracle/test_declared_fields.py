@@ -1,6 +1,7 @@
-"""Fields, versions, nullability, tags and defaults of our schemas against what Kafka's generated classes declare.
+"""Fields, versions, nullability, tags and defaults of our schemas against Kafka's generated classes.
 
-The other tests of this folder draw their records from our schemas, so a field that these lack is in none of them.
+The other tests of this folder draw their records from our schemas, so they never contain a field that our schemas
+lack.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def test_values_have_the_fields_that_kafka_declares(case: Case, kafka: KafkaClas
 def test_keys_have_the_fields_that_kafka_declares(case: Case, kafka: KafkaClasses) -> None:
     version, shape = case.key_version, record_types()[case.layout.type].key
     first, last = Declarations(kafka).versions(case.message("Key"))
-    assert first <= version <= last  # up to 4.0 one class was for both keys of offset commits
+    assert first <= version <= last  # up to 4.0 one class served both keys of offset commits
     assert ours(shape, 0) == Declarations(kafka).fields(case.message("Key"), version, shape)
 
 
-# From 4.1 on the legacy commits are read of version 0 only; earlier releases, and we, read all of them.
+# From 4.1 on Kafka reads legacy commits of version 0 only; earlier releases, and we, read all versions.
 @pytest.mark.parametrize(
     "case", [*(each for each in CASES if each.release == "4.3.1" and each.layout.type), *NIGHTLY[1:]], ids=str
 )
@@ -57,4 +58,4 @@ def test_the_consumer_protocol_has_the_fields_that_kafka_declares(name: str, kaf
 def test_no_record_of_the_release_is_missing(release: str, request: pytest.FixtureRequest) -> None:
     kinds, kafka = f"{GROUP_MESSAGES}.CoordinatorRecordType", request.getfixturevalue(release)
     declared = {kafka.call(kinds, "id", each) for each in kafka.call(kinds, "values")}
-    assert declared == set(record_types()) - {9}  # 4.0's early access of share groups
+    assert declared == set(record_types()) - {9}  # early access of share groups in 4.0

@@ -1,4 +1,4 @@
-"""The bytes inside group members against Kafka's own protocols: consumer and Connect."""
+"""The protocol bytes inside group members, compared with Kafka's own consumer and Connect protocols."""
 
 import json
 import struct
@@ -148,7 +148,7 @@ def test_connect_versions_1_and_2(sessioned: bool, gateway: JavaGateway, connect
     idle = connect.new(f"{_CONNECT}.ExtendedWorkerState", "w", 9, None)
     without = _bytes(connect.call(protocol, "serializeMetadata", idle, sessioned))
     assert decode_connect_subscription(without) == {"url": "w", "configOffset": 9, "allocation": None}
-    # Kafka's schema lets the last field be missing, but not be cut.
+    # In Kafka's schema the last field may be missing, but not truncated.
     wrap = gateway.jvm.java.nio.ByteBuffer.wrap
     connect.call(protocol, "deserializeMetadata", wrap(without[:-4]))
     assert decode_connect_subscription(without[:-4]) == {"url": "w", "configOffset": 9, "allocation": None}

@@ -1,4 +1,4 @@
-"""What the console consumer's formatters print, record by record: those of 4.3.1 and 4.4.0 (JSON), of 3.9.2 (text)."""
+"""Output of the console consumer's formatters, record by record: 4.3.1 and 4.4.0 (JSON), 3.9.2 (text)."""
 
 import struct
 from random import Random
@@ -19,14 +19,14 @@ STOPS = "stops"
 
 
 class Formatter:
-    """A message formatter of Kafka, fed record by record."""
+    """A Kafka message formatter, fed record by record."""
 
     def __init__(self, gateway: JavaGateway, kafka: KafkaClasses, name: str) -> None:
         self._java, self._kafka = gateway.jvm.java, kafka
         self._name, self._formatter = name, kafka.new(name)
 
     def print(self, record: Record) -> str | None:
-        """What it prints for the record, None if nothing, STOPS if it raises."""
+        """Return its output for the record; None if it prints nothing, STOPS if it raises."""
         out = self._java.io.ByteArrayOutputStream()
         consumed = self._kafka.new("org.apache.kafka.clients.consumer.ConsumerRecord", "t", 0, 0, *record)
         try:
@@ -46,7 +46,7 @@ def _ours(function: Any, record: Record, types: frozenset[int]) -> str | None:
 
 
 def random_records(layouts: list[Layout], count: int, seed: int) -> list[Record]:
-    """Good, cut and deleted records of the layouts, with null keys and unknown types and versions among them."""
+    """Good, truncated and deleted records of the layouts, including null keys and unknown types and versions."""
     rng = Random(seed)
     records: list[Record] = [
         (None, b"\0\0"),
@@ -82,7 +82,7 @@ def test_json_formatters(
     name: str, types: frozenset[int], tools: str, gateway: JavaGateway, request: pytest.FixtureRequest
 ) -> None:
     formatter = Formatter(gateway, request.getfixturevalue(tools), f"org.apache.kafka.tools.consumer.{name}")
-    # Without what only older releases read: key type 9, key type 0 with later values.
+    # Without records that only older releases read: key type 9, key type 0 with later values.
     layouts = [layout for layout in present_layouts() if layout.type != 9 and (layout.type or not layout.version)]
     records = random_records(layouts, 6, 43)
     expected = [formatter.print(record) for record in records]

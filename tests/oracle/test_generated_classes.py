@@ -61,7 +61,7 @@ def test_keys_agree_byte_for_byte_and_in_json(case: Case, kafka: KafkaClasses) -
 
 
 def damaged(rng: Random, body: bytes) -> bytes:
-    """The bytes cut, padded, or with other bytes in them."""
+    """Return the bytes truncated, padded, or with some bytes replaced."""
     data = bytearray(body)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         at = rng.randrange(len(data) + 1)
@@ -86,7 +86,7 @@ def _read_strictly(shape: Shape, version: int, body: bytes) -> str | None:
         return None
 
 
-# A count of 2^31 or more, which no broker writes. Earlier releases take it for none, and so do we (reference 2.9).
+# A count of 2^31 or more, which no broker writes. Earlier releases read it as 0, and so do we (reference 2.9).
 _REFUSED_SINCE_4_4 = f"{FAILED}java.lang.RuntimeException: Invalid negative number of tagged fields"
 
 
@@ -119,7 +119,7 @@ def test_damaged_keys_are_rejected_alike_or_read_alike(case: Case, kafka: KafkaC
 
 @pytest.mark.parametrize("case", EARLY_ACCESS, ids=str)
 def test_early_access_layouts_agree(case: Case, kafka: KafkaClasses) -> None:
-    """Release 3.7 has no JSON converters for these: it reads what we write and writes the same bytes again."""
+    """Release 3.7 has no JSON converters for these: it reads our bytes and writes the same bytes again."""
     rng, message = Random(f"early {case}"), case.message("Value")
     values = [case.layout.random_value(rng) for _ in range(RECORDS)]
     written = [encode_value(case.layout.type, value) or b"" for value in values]
@@ -141,7 +141,7 @@ _LARGE = {
 def test_4_4_refuses_arrays_of_more_than_a_million(
     key_type: int, kafka_4_3: KafkaClasses, kafka_4_4: KafkaClasses
 ) -> None:
-    """No record of a broker has so many; ours reads what 4.3.1 reads, `replay --release 4.4` does not."""
+    """No broker record has that many. Our reader accepts what 4.3.1 reads; `replay --release 4.4` does not."""
     (data,) = (data for each, data in _LARGE.values() if each == key_type)
     body = (encode_value(key_type, {"version": 0, "data": data}) or b"")[2:]
     message = f"{GROUP_MESSAGES}.{record_types()[key_type].name}Value"
@@ -166,7 +166,7 @@ _COLUMNS = {
 
 
 def _columns_of(text: str | None) -> JsonObject | None:
-    """A commit's columns as they follow from Kafka's JSON; None for a rejected one."""
+    """Return the columns of a commit derived from Kafka's JSON; None for a rejected one."""
     if text is None:
         return None
     data = json.loads(text)
@@ -183,7 +183,7 @@ def _decoded_columns(version: int, bodies: list[bytes]) -> list[JsonObject | Non
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_hot_path_reads_and_rejects_what_kafka_does(version: int, kafka_4_3: KafkaClasses) -> None:
+def test_the_fast_decoder_accepts_and_rejects_the_same_as_kafka(version: int, kafka_4_3: KafkaClasses) -> None:
     rng, layout = Random(version), Layout(1, version)
     bodies = [(encode_value(1, layout.random_value(rng)) or b"")[2:] for _ in range(1500)]
     bodies = [damaged(rng, body) if rng.random() < 0.6 else body for body in bodies]
@@ -191,7 +191,7 @@ def test_the_hot_path_reads_and_rejects_what_kafka_does(version: int, kafka_4_3:
     assert _decoded_columns(version, bodies) == [_columns_of(text) for text in _verdicts(printed)]
 
 
-def test_invalid_utf8_becomes_what_java_makes_of_it(kafka_4_3: KafkaClasses) -> None:
+def test_invalid_utf8_decodes_as_in_java(kafka_4_3: KafkaClasses) -> None:
     rng = Random(0)
     pieces = [
         bytes([byte])

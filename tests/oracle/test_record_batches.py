@@ -1,4 +1,4 @@
-"""Batches that Kafka's own MemoryRecordsBuilder writes, of every message format and compression, are read alike."""
+"""Batches written by Kafka's own MemoryRecordsBuilder, in every format and compression, are read the same."""
 
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ _NO_HORIZON, _NO_APPEND_TIME = -1, -1
 
 
 class Writer:
-    """Builds batches by Kafka's classes, of one release only: py4j remembers methods by the name of their class."""
+    """Builds batches with Kafka's classes of one release only: py4j caches methods by class name."""
 
     def __init__(self, kafka: KafkaClasses, magic: int, codec: str) -> None:
         self._kafka, self._magic = kafka, magic
@@ -43,7 +43,7 @@ class Writer:
 
 
 def random_records(rng: Random, base: int, magic: int) -> list[LogRecord]:
-    """Records with gaps between their offsets, as compaction leaves them, and times that go back and forth."""
+    """Records with offset gaps, as compaction leaves them, and timestamps that go back and forth."""
     records, offset = [], base
     for _ in range(rng.choice([1, 1, 2, 20])):
         sizes = [rng.choice([None, 0, 1, 30, 63, 64, 200, 9000]) for _ in "kv"]

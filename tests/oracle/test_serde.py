@@ -1,4 +1,4 @@
-"""Which whole records the coordinators of 4.3.1 and 4.0.2 accept: key types, versions, cross-fed values."""
+"""Which complete records the coordinators of 4.3.1 and 4.0.2 accept: key types, versions, mismatched values."""
 
 import struct
 from random import Random
@@ -45,7 +45,7 @@ def _pairs(layouts: list[Layout], seed: int) -> list[Record]:
         records += [(key, value), (key, None), (key, b""), (key, b"\0"), (key + b"more", value + b"more")]
         records += [(damaged(rng, key), value) for _ in range(3)]
         records += [(key, struct.pack(">h", version) + value[2:]) for version in (-1, 5, 99)]
-        # A value under another type's key is decoded if it happens to fit.
+        # A value under a key of another type is decoded if its bytes happen to fit.
         records += [(key, encode_value(other.type, other.random_value(rng, "4.0"))) for other in layouts]
     return records
 
@@ -65,10 +65,10 @@ def test_records_are_accepted_as_since_4_1(release: str, gateway: JavaGateway, r
     assert {True, False} == set(expected)
 
 
-def test_records_of_4_0_are_accepted_as_it_does(gateway: JavaGateway, kafka_4_0: KafkaClasses) -> None:
+def test_records_are_accepted_as_4_0_accepts_them(gateway: JavaGateway, kafka_4_0: KafkaClasses) -> None:
     layouts = [layout for layout in present_layouts() if layout.type in (0, 9, 10, 12)]
     layouts.append(Layout(11, 0, 0))
-    # The value of record 11 may fit its layout of 4.1, which comes first here; its own key has a test of its own.
+    # The value of record 11 may fit its 4.1 layout, which comes first here; its own key has a separate test.
     records = [record for record in _pairs(layouts, 40) if (record[0] or b"")[:2] != b"\0\x0b"]
     expected = _accepts(gateway, kafka_4_0, records)
     assert _ours(records) == expected

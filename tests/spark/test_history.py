@@ -106,9 +106,7 @@ def test_a_record_is_appended_once_whatever_is_repeated(
     assert counted == {name: own.total() for name, own in expected_places(log).items()}
 
 
-def test_positions_are_in_the_current_log_above_the_applied_offset(
-    spark: SparkSession, writer: TableWriter
-) -> None:
+def test_positions_are_in_the_current_log_above_the_applied_offset(spark: SparkSession, writer: TableWriter) -> None:
     commits = "offset_commits"
     log = [record for record in random_log(4, 25) if table_of(record) == commits]
     last = greatest(log, commits)

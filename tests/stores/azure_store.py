@@ -1,4 +1,4 @@
-"""Azure's object store on the loopback address (azurite, of npm), as delta-rs reaches it."""
+"""Azure's object store on the loopback address (azurite, from npm), as delta-rs reaches it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from testkit.programs import npm_program
 
 AZURITE = ("azurite", "3.37.0", "dist/src/blob/main.js")
 CONTAINER = "lake"
-# Azurite's own account, as its documentation has it.
+# Azurite's documented account.
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 @dataclass(frozen=True)
 class AzureStore:
-    """A store that runs: the URI of its container, and what delta-rs reads from the environment."""
+    """A running store: the URI of its container, and the environment that delta-rs reads."""
 
     uri: str
     environment: dict[str, str]
-    connection: str  # the same as Azure's own clients want it
-    files: pafs.FileSystem  # its objects, as a client that is not delta-rs sees them
+    connection: str  # the same for Azure's own clients
+    files: pafs.FileSystem  # its objects, seen by a client other than delta-rs
 
 
 @contextmanager
 def azure_store() -> Iterator[AzureStore]:
-    """The store while the context lasts."""
+    """Run the store while the context lasts."""
     with ServerProcess() as server:
         (port,) = free_ports(1)
         places = ["--blobHost", LOOPBACK, "--blobPort", str(port), "--location", str(server.folder / "data")]

@@ -1,4 +1,4 @@
-"""Commits that are made at the same time, to a table of its own."""
+"""Concurrent commits to a separate table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WRITERS, _COMMITS = 4, 5
 
 
 def commit_at_once(uri: str) -> int:
-    """Make a table, and append to it from several threads; the version that it must have then."""
+    """Make a table, and append to it from several threads. Returns the version that it must have afterwards."""
     row = pa.table({"number": [1]})
     write_deltalake(uri, row)
 

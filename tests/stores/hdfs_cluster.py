@@ -1,4 +1,4 @@
-"""A real HDFS of a name node and a data node on the loopback address, from Hadoop's Maven artifacts."""
+"""A real HDFS with one name node and one data node on the loopback address, from Hadoop's Maven artifacts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.processes import ServerProcess
 
-HADOOP = "org.apache.hadoop:hadoop-minicluster:3.4.1"  # all of its servers, of the version that PySpark 4.0 brings
+HADOOP = "org.apache.hadoop:hadoop-minicluster:3.4.1"  # all its servers, in the version that PySpark 4.0 brings
 _SERVERS = "org.apache.hadoop.hdfs.server"
 
 
 @contextmanager
 def hdfs_cluster() -> Iterator[str]:
-    """The URI of the file system while the context lasts."""
+    """Run the file system while the context lasts. Yields its URI."""
     with ServerProcess() as servers:
         name, web, *data = (f"{LOOPBACK}:{port}" for port in free_ports(5))
         settings = {
@@ -33,7 +33,7 @@ def hdfs_cluster() -> Iterator[str]:
             "dfs.permissions.enabled": "false",
             **{f"dfs.datanode.{part}address": at for part, at in zip(("", "ipc.", "http."), data, strict=True)},
         }
-        for pages in ("hdfs", "datanode"):  # of their web servers, which the artifacts have none for
+        for pages in ("hdfs", "datanode"):  # for their web servers; the artifacts have none
             (servers.folder / "webapps" / pages).mkdir(parents=True)
         name_node = _java(f"{_SERVERS}.namenode.NameNode", settings, servers.folder)
         done = subprocess.run([*name_node, "-format", "-nonInteractive"], capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def _java(main: str, settings: Mapping[str, str], folder: Path) -> list[str]:
 
 
 def _nodes(web: str) -> int | None:
-    """How many data nodes the name node has; None while it does not answer."""
+    """The number of data nodes that the name node knows; None while it does not answer."""
     try:
         with urlopen(f"http://{web}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState", timeout=5) as answer:
             (state,) = json.load(answer)["beans"]

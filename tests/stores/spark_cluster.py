@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on the loopback address: a master, workers with an executor each, and spark-submit."""
+"""A standalone Spark cluster on the loopback address: a master, workers with one executor each, and spark-submit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = Path(__file__).parents[1] / "streaming_jobs" / "materialize_offsets.py"
 
 
 class SparkCluster:
-    """A master that runs; `add_worker` gives it workers."""
+    """A running master; `add_worker` adds workers."""
 
     def __init__(self, servers: ServerProcess) -> None:
         self._servers = servers
@@ -39,11 +39,14 @@ class SparkCluster:
         self._start(name, "org.apache.spark.deploy.worker.Worker", command, "Successfully registered with master")
 
     def kill_worker(self, name: str) -> None:
-        """SIGKILL a worker, whose executor ends with it."""
+        """SIGKILL a worker; its executor ends with it."""
         self._servers.end(name)
 
     def submitted(self, *options: str, python: Path | None = None) -> list[str]:
-        """Return the spark-submit of the job; `options` are of spark-submit. `python` is that of the executors."""
+        """Return the spark-submit command of the job.
+
+        `options` are for spark-submit; `python` is the executors' Python.
+        """
         conf = {
             "spark.pyspark.driver.python": sys.executable,
             "spark.pyspark.python": str(python or sys.executable),
@@ -56,14 +59,14 @@ class SparkCluster:
         return [str(_BIN / "spark-submit"), "--master", self.url, "--jars", jars, *settings, *options, str(JOB)]
 
     def _start(self, name: str, main: str, arguments: Sequence[str], ready: str) -> None:
-        # Nothing of the tests' own path: executors have what they are given.
+        # Without the tests' own path: executors have only what they are given.
         command = ["env", "-u", "PYTHONPATH", f"SPARK_LOCAL_IP={LOOPBACK}", str(_BIN / "spark-class"), main, *arguments]
         self._servers.start(name, command, lambda: ready in self._servers.said(name))
 
 
 @contextmanager
 def spark_cluster(workers: int) -> Iterator[SparkCluster]:
-    """A cluster while the context lasts; its workers are named worker-1 and so on."""
+    """Run a cluster while the context lasts; its workers are named worker-1 and so on."""
     with ServerProcess() as servers:
         cluster = SparkCluster(servers)
         for number in range(1, workers + 1):
@@ -72,8 +75,8 @@ def spark_cluster(workers: int) -> Iterator[SparkCluster]:
 
 
 def python_without_the_package(folder: Path) -> Path:
-    """Make a Python in the folder that has everything this one has, but for offsetstream."""
-    site = Path(pyarrow.__file__).parents[1]  # named so, its .pth files do not count: that of an editable install
+    """Make a Python in the folder with all packages of this one except offsetstream."""
+    site = Path(pyarrow.__file__).parents[1]  # under this name .pth files are ignored
     base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
     script = folder / "python"
     script.write_text(f'#!/bin/sh\nexport PYTHONPATH="$PYTHONPATH:{site}"\nexec {shlex.quote(str(base))} "$@"\n')

@@ -1,4 +1,4 @@
-"""Tables in Azure's store (azurite): what delta-rs does there, and the commands that need no Spark."""
+"""Tables in Azure's store (azurite): delta-rs's writes, and the commands that need no Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tables() -> Iterator[PathStore]:
         yield made
 
 
-def test_commands(tables: PathStore) -> None:
+def test_commands_without_spark_work_on_azure(tables: PathStore) -> None:
     overwrite_rows(tables, OFFSETS_PARTITIONS, [{"offsets_partition": 3, "next_offset": 7}], BatchId(1, 0))
     lease = Lease.acquire(tables)
     lease.heartbeat()
@@ -43,7 +43,7 @@ def test_commands(tables: PathStore) -> None:
     assert (stopped.returncode, stopped.stderr) == (1, f"Error: no job writes to {tables.root}\n")
 
 
-def test_of_commits_at_once_each_has_a_version_of_its_own(tables: PathStore) -> None:
+def test_concurrent_commits_get_separate_versions(tables: PathStore) -> None:
     uri = f"{tables.root}/at-once"
     expected = commit_at_once(uri)
     assert DeltaTable(uri).version() == expected

@@ -1,4 +1,4 @@
-"""The whole job with tables and checkpoints on a real HDFS, which delta-rs reaches by a client of its own."""
+"""The complete job with tables and checkpoints on a real HDFS, which delta-rs reaches with its own client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hdfs() -> Iterator[str]:
         yield uri
 
 
-def test_the_whole_job(
+def test_the_complete_job_on_hdfs(
     hdfs: str, own_kafka: EmbeddedKafka, workload: Workload, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     options = ("--conf", "spark.hadoop.dfs.replication=1", "--trigger", "2 seconds")

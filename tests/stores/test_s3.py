@@ -1,4 +1,4 @@
-"""The whole job with tables and checkpoints on a real S3 server."""
+"""The complete job with tables and checkpoints on a real S3 server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testkit.waiting import await_
 pytestmark = pytest.mark.long
 
 IDLE_SECONDS = 48  # two heartbeats
-BUDGET = 30  # requests a minute
+BUDGET = 30  # requests per minute
 A_SAMPLE = 12  # requests
 
 
@@ -48,7 +48,7 @@ def test_a_load_batches_and_a_stop(job: StoredJob, workload: Workload) -> None:
         assert "Stopped between two batches" in running.said()
 
 
-def test_a_restart_goes_on(job: StoredJob, workload: Workload) -> None:
+def test_a_restart_resumes(job: StoredJob, workload: Workload) -> None:
     workload.more()
     assert "Continuing from checkpoint" in job.once()
     job.verify()
@@ -69,7 +69,7 @@ def test_maintenance(job: StoredJob) -> None:
     job.verify()
 
 
-def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
+def test_an_idle_job_sends_few_requests(job: StoredJob, s3: S3Server) -> None:
     with job.running("--sample-interval", "0") as running:
         running.await_(lambda: "Continuing from checkpoint" in running.said())
         time.sleep(15)
@@ -81,7 +81,7 @@ def test_an_idle_job_asks_little(job: StoredJob, s3: S3Server) -> None:
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
 
 
-def test_a_sample_of_the_ends_asks_little(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload) -> None:
+def test_a_sample_of_end_offsets_sends_few_requests(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload) -> None:
     cluster, tables, batch = LogEnds(own_kafka.bootstrap_server), store_at(s3.uri("sampled")), BatchId(1, -1)
     create_tables(tables, cluster.cluster_id(), "new")
     rounds = Rounds(tables, cluster, "new", lambda _: None)
@@ -100,7 +100,7 @@ def test_a_sample_of_the_ends_asks_little(s3: S3Server, own_kafka: EmbeddedKafka
 def test_a_plain_path_is_the_local_disk(
     s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path: Path
 ) -> None:
-    """Wherever Hadoop's default file system is; with Spark's merges, which go through Hadoop."""
+    """Whatever Hadoop's default file system is; with Spark's merges, which go through Hadoop."""
     elsewhere = ("--conf", f"spark.hadoop.fs.defaultFS={s3.uri('')}")
     options = (*s3.spark_options, *elsewhere, "--state-writes", "spark")
     job = StoredJob(own_kafka.bootstrap_server, str(tmp_path / "here"), tmp_path, options)

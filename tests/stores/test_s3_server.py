@@ -1,4 +1,4 @@
-"""The S3 server of the tests does what the tables rely on: a key that is there is not written again."""
+"""The tests' S3 server does what the tables rely on: an existing key is not overwritten by a conditional write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.stores.commits_at_once import commit_at_once
 pytestmark = pytest.mark.long
 
 
-def test_of_commits_at_once_each_has_a_version_of_its_own(s3: S3Server) -> None:
+def test_concurrent_commits_get_separate_versions(s3: S3Server) -> None:
     uri = s3.uri("at-once")
     expected = commit_at_once(uri)
     assert DeltaTable(uri).version() == expected
@@ -21,7 +21,7 @@ def test_of_commits_at_once_each_has_a_version_of_its_own(s3: S3Server) -> None:
     def statuses() -> set[int]:
         return {each.status for each in s3.requests if each.api == "PutObject" and "at-once/_delta_log/0" in each.key}
 
-    await_(lambda: statuses() == {200, 412}, statuses)  # the server tells of its requests a little later
+    await_(lambda: statuses() == {200, 412}, statuses)  # the server reports its requests a little later
 
 
 def test_every_request_is_counted(s3: S3Server) -> None:
@@ -30,8 +30,8 @@ def test_every_request_is_counted(s3: S3Server) -> None:
     await_(lambda: any(each.key == "counted/a.txt" for each in s3.requests[before:]), lambda: s3.requests[before:])
 
 
-def test_a_file_is_written_over_whole(s3: S3Server) -> None:
-    """As a page is, by `offsetstream report --watch`."""
+def test_a_file_is_overwritten_completely(s3: S3Server) -> None:
+    """As `offsetstream report --watch` overwrites its page."""
     for data in (b"a" * 3_000_000, b"b" * 1_000_001):
         write_file(s3.uri("page/report.html"), data)
         with s3.files().open_input_stream(f"{s3.bucket}/page/report.html") as stream:

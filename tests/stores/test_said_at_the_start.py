@@ -1,4 +1,4 @@
-"""What keeps a job from its store or its executors is said in one line, before anything is read."""
+"""If a job cannot reach its store or its executors, it says so in one line before it reads anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(own_kafka: EmbeddedKafka) -> str:
 
 
 def last_line(server: str, tables: str, checkpoint: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run a job that cannot work, to its end: what it says last, all of it but what it told before the error."""
+    """Run a job that cannot work to its end. Returns its error, which must be one line."""
     places = ("--tables", tables, "--checkpoint", checkpoint)
     done = offsetstream("run", "--bootstrap-server", server, *places, "--once", environment=environment)
     assert done.returncode == 1, done.stderr
@@ -39,13 +39,13 @@ def last_line(server: str, tables: str, checkpoint: str, environment: Mapping[st
     return error
 
 
-def test_tables_that_hadoop_does_not_reach(s3: S3Server, server: str, tmp_path: Path) -> None:
+def test_tables_that_hadoop_cannot_reach(s3: S3Server, server: str, tmp_path: Path) -> None:
     said = last_line(server, s3.uri("no-hadoop/tables"), str(tmp_path))
     assert said.startswith(f"Spark cannot reach {s3.uri('no-hadoop/tables/job_lease')}")
     assert "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.4.1" in said
 
 
-def test_checkpoints_that_hadoop_does_not_reach(s3: S3Server, server: str, tmp_path: Path) -> None:
+def test_checkpoints_that_hadoop_cannot_reach(s3: S3Server, server: str, tmp_path: Path) -> None:
     said = last_line(server, str(tmp_path / "tables"), s3.uri("no-hadoop/checkpoints"))
     assert said.startswith(f"Spark cannot reach {s3.uri('no-hadoop/checkpoints')}")
 

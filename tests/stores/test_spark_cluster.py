@@ -1,4 +1,4 @@
-"""The whole job by spark-submit on a standalone cluster of a master and two workers."""
+"""The complete job by spark-submit on a standalone cluster with a master and two workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel under the name by which Spark's executors take it."""
+    """The wheel under the name that Spark's executors accept."""
     folder = tmp_path_factory.mktemp("wheel")
     uv = str(Path(sys.executable).with_name("uv"))
     command = [uv, "build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder)]
@@ -51,7 +51,7 @@ def job(own_kafka: EmbeddedKafka, workload: Workload, tmp_path_factory: pytest.T
     return StoredJob(own_kafka.bootstrap_server, str(place), place)
 
 
-def test_executors_without_the_package(cluster: SparkCluster, bare_python: Path, job: StoredJob) -> None:
+def test_executors_without_the_package_are_reported(cluster: SparkCluster, bare_python: Path, job: StoredJob) -> None:
     with RunningProcess([*cluster.submitted(python=bare_python), *job.options("--once")], job.said("lacks")) as refused:
         assert refused.ended() == 1
         (error,) = (line for line in refused.said().splitlines() if " ERROR " in line)
@@ -60,7 +60,7 @@ def test_executors_without_the_package(cluster: SparkCluster, bare_python: Path,
         assert "Traceback" not in refused.said()
 
 
-def test_the_whole_job_with_the_wheel_and_killed_workers(
+def test_the_complete_job_with_the_wheel_and_killed_workers(
     cluster: SparkCluster, bare_python: Path, zipped: Path, job: StoredJob, workload: Workload
 ) -> None:
     command = cluster.submitted("--py-files", str(zipped), python=bare_python)
