@@ -1,4 +1,4 @@
-"""One browser for these tests, whose way to everywhere is watched, and the pages that they look at."""
+"""One browser for these tests, whose network access is watched, and the pages that they open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def internet() -> Iterator[tuple[str, list[str]]]:
         yield found
 
 
-# Not of the session: as long as it lives, its loop of events runs in this thread, where another test may start one.
+# Not session-scoped: while it lives its event loop runs in this thread, where another test may start one.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium() as found:
@@ -52,7 +52,7 @@ def page(pages: dict[str, Path], request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def visit(browser: Browser, internet: tuple[str, list[str]]) -> Iterator[Callable[..., Visit]]:
-    """Open a file, at a width and in a scheme of colours, until the test ends."""
+    """Open a file with a width and a colour scheme; it stays open until the test ends."""
     visits: list[Visit] = []
 
     def open_file(file: Path, width: int = 1200, scheme: Scheme = "light") -> Visit:

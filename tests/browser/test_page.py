@@ -1,4 +1,4 @@
-"""The page as a browser shows it: whom it asks, what it draws, and for whom: any eyes, a phone, paper, no mouse."""
+"""The page in a browser: its requests, its drawing, and its use by screen reader, phone, paper and keyboard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testkit.browser import Scheme, Visit
 pytestmark = pytest.mark.nightly
 
 Open = Callable[..., Visit]
-# Of a chart's drawing: its marks by their layer, each with its path and its place; and how far it and its words reach.
+# A chart's drawing: marks by layer, each with path and place; the extent of the chart and of its texts.
 _DRAWN = """
   () => [...document.querySelectorAll(".chart")].map((chart) => {
     const box = (each) => { const b = each.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; };
@@ -38,7 +38,7 @@ _WIDER = """
     && getComputedStyle(each.closest("thead") ?? each).position !== "absolute").map((each) => each.outerHTML)"""
 
 
-def test_nobody_is_asked_for_anything(visit: Open, page: Path, internet: tuple[str, list[str]]) -> None:
+def test_the_page_sends_no_request(visit: Open, page: Path, internet: tuple[str, list[str]]) -> None:
     shown = visit(page)
     shown.unfold()
     shown.draw()
@@ -62,7 +62,7 @@ def test_each_chart_has_a_mark_for_each_row(visit: Open, page: Path, width: int)
         counted = {layer: len(marks) for layer, marks in drawing["marks"].items()}
         if "lag" in chart["columns"]:
             assert counted == {"mark-area": 1, "mark-line": 1}
-            # A step is two lines: until then, and up or down.
+            # A step is two lines: one along, one up or down.
             assert drawing["marks"]["mark-line"][0]["d"].count("L") == 2 * (len(chart["rows"]) - 1)
         elif "broker" in chart["columns"]:
             assert counted == {"mark-rect": len(chart["rows"]), "mark-text": len(chart["rows"])}
@@ -79,7 +79,7 @@ def _is_within(box: list[float], whole: list[float]) -> bool:
 
 @pytest.mark.parametrize("width", [1200, 420])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_rule_of_accessibility_is_broken(visit: Open, page: Path, width: int, scheme: Scheme) -> None:
+def test_no_accessibility_rule_is_broken(visit: Open, page: Path, width: int, scheme: Scheme) -> None:
     shown = visit(page, width, scheme)
     assert shown.broken_rules() == []
     shown.unfold()
@@ -87,7 +87,7 @@ def test_no_rule_of_accessibility_is_broken(visit: Open, page: Path, width: int,
     assert shown.broken_rules() == []
 
 
-def test_what_is_folded_opens_by_the_keyboard(visit: Open, pages: dict[str, Path]) -> None:
+def test_folded_parts_open_by_keyboard(visit: Open, pages: dict[str, Path]) -> None:
     shown = visit(pages["ordinary"])
     folded = shown.page.locator("details:not([open])")
     wanted = [each for each in folded.all() if each.locator(".chart").count()]
@@ -108,7 +108,7 @@ def test_what_is_folded_opens_by_the_keyboard(visit: Open, pages: dict[str, Path
     assert shown.page.locator(".chart svg").count() == charts
 
 
-def test_a_phone_scrolls_down_only(visit: Open, page: Path) -> None:
+def test_a_phone_scrolls_only_vertically(visit: Open, page: Path) -> None:
     shown = visit(page, 420)
     shown.unfold()
     shown.draw()
@@ -117,7 +117,7 @@ def test_a_phone_scrolls_down_only(visit: Open, page: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1200, 420])
-def test_tables_are_tables_to_a_screen_reader(visit: Open, pages: dict[str, Path], width: int) -> None:
+def test_a_screen_reader_finds_tables(visit: Open, pages: dict[str, Path], width: int) -> None:
     shown = visit(pages["ordinary"], width)
     shown.unfold()
     session = shown.page.context.new_cdp_session(shown.page)
@@ -131,8 +131,8 @@ def test_tables_are_tables_to_a_screen_reader(visit: Open, pages: dict[str, Path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_paper_has_all_that_is_not_folded(visit: Open, page: Path, scheme: Scheme) -> None:
-    """Also the charts that nobody has scrolled to."""
+def test_paper_shows_everything_that_is_not_folded(visit: Open, page: Path, scheme: Scheme) -> None:
+    """Including charts that nobody has scrolled to."""
     shown = visit(page, scheme=scheme)
     paper = PdfReader(io.BytesIO(shown.page.pdf(format="A4")))
     printed = _squeezed(" ".join(each.extract_text() for each in paper.pages))
@@ -140,7 +140,7 @@ def test_paper_has_all_that_is_not_folded(visit: Open, page: Path, scheme: Schem
     wanted = [_squeezed(text) for text in words.evaluate_all(_UNFOLDED_TEXTS)]
     assert [text for text in wanted if text not in printed] == []
     shown.page.emulate_media(media="print")
-    shown.page.set_viewport_size({"width": 700, "height": 990})  # of A4 within its margins
+    shown.page.set_viewport_size({"width": 700, "height": 990})  # A4 without margins
     unfolded = shown.page.locator(".chart:visible")
     assert unfolded.locator("svg").count() == unfolded.count()
     assert bool(unfolded.count()) == (page.stem != "empty")
@@ -150,5 +150,5 @@ def test_paper_has_all_that_is_not_folded(visit: Open, page: Path, scheme: Schem
 
 
 def _squeezed(text: str) -> str:
-    """Return text without spaces and ligatures, which paper has other ones of."""
+    """Return text without spaces and ligatures, which differ on paper."""
     return re.sub(r"\s", "", unicodedata.normalize("NFKC", text))

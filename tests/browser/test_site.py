@@ -1,4 +1,4 @@
-"""The documents' site in a browser: it asks nobody for anything."""
+"""The documentation site in a browser sends no request elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_page_asks_anybody(visit: Callable[..., Visit], internet: tuple[str, list[str]], tmp_path: Path) -> None:
+def test_no_page_sends_a_request_elsewhere(
+    visit: Callable[..., Visit], internet: tuple[str, list[str]], tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, capture_output=True)
     asked_before = len(internet[1])

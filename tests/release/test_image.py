@@ -1,4 +1,4 @@
-"""The image of the Dockerfile, built in an empty folder: what the job needs and no more; a start fetches nothing."""
+"""The Dockerfile's image, built in an empty folder: it has what the job needs and no more, and downloads nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testkit.s3_server import MINIO
 pytestmark = pytest.mark.nightly
 
 ANY = "0.0.0.0"  # noqa: S104 - as a container listens; here it is the loopback address instead
-NO_REGISTRY = {"OFFSETSTREAM_IVY_SETTINGS": "no-such-settings.xml"}  # Ivy would end at once
+NO_REGISTRY = {"OFFSETSTREAM_IVY_SETTINGS": "no-such-settings.xml"}  # makes Ivy end at once
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def test_only_the_user_and_the_folders_need_root(builder: Builder, image: BuiltI
     assert re.fullmatch(r"useradd --uid \d+ --create-home offsetstream\s+&& install --directory .*", skipped)
 
 
-def test_it_starts_by_its_entry_point(image: BuiltImage) -> None:
+def test_the_image_starts_by_its_entry_point(image: BuiltImage) -> None:
     assert said(image, *image.entrypoint, "--version").startswith("offsetstream ")
 
 
-def test_it_has_what_the_job_needs_of_the_lock_and_nothing_else(image: BuiltImage) -> None:
+def test_the_image_has_the_jobs_locked_packages_and_nothing_else(image: BuiltImage) -> None:
     installed = set(said(image, "pip", "freeze", "--all", "--disable-pip-version-check").splitlines())
     mine = {line for line in installed if re.match(r"(offsetstream @|pip==)", line)}
     pinned = re.findall(r"^([\w.-]+==\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
@@ -64,7 +64,7 @@ def test_it_has_what_the_job_needs_of_the_lock_and_nothing_else(image: BuiltImag
     assert names.isdisjoint({"setuptools", "uv", "pytest", "mypy"})
 
 
-def test_the_job_of_the_compose_file_runs_and_fetches_nothing(image: BuiltImage, tmp_path: Path) -> None:
+def test_the_compose_files_job_runs_and_downloads_nothing(image: BuiltImage, tmp_path: Path) -> None:
     before = downloads(image)
     with EmbeddedKafka() as kafka:
         runs(image, services()["job"], kafka, {"/data": str(tmp_path)}, tmp_path / "said")
@@ -72,8 +72,8 @@ def test_the_job_of_the_compose_file_runs_and_fetches_nothing(image: BuiltImage,
 
 
 def test_the_job_with_its_tables_on_the_s3_server(image: BuiltImage, builder: Builder, tmp_path: Path) -> None:
-    """The server by its command of the file, with the program that the Go module proxy has."""
-    with_s3 = builder.build("s3")  # in the place of the other, which has been looked at
+    """The server starts with the file's command, with the program from the Go module proxy."""
+    with_s3 = builder.build("s3")  # replaces the other image, which is already checked
     (port,), server, keys, data = free_ports(1), services()["s3"], tmp_path / "secrets", tmp_path / "data"
     keys.mkdir()
     (keys / "s3").write_text("of-the-test-0123456789")
@@ -93,7 +93,7 @@ def test_the_job_with_its_tables_on_the_s3_server(image: BuiltImage, builder: Bu
 
 
 def runs(image: BuiltImage, service: Service, kafka: EmbeddedKafka, here: dict[str, str], said: Path) -> None:
-    """Run a job of the file until both health checks say that it is well, and stop it as the engine does."""
+    """Run a job of the file until both health checks succeed, and stop it as the container engine does."""
     (port,) = free_ports(1)
     places = Places({"kafka:19092": kafka.bootstrap_server, ANY: LOOPBACK, "9464": str(port), **here})
     create_topics(admin_client(kafka.bootstrap_server))

@@ -1,4 +1,4 @@
-"""What is released: a wheel that works by itself, in an environment that has nothing else."""
+"""The released wheel works by itself, in an environment that has nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *command: str, code: int = 0) -> str:
-    """Run a program of this environment; returns what it said."""
+    """Run a program of this environment. Returns its output."""
     own = Path(sys.executable).parent / command[0]
     program = str(own) if own.exists() else command[0]
     done = subprocess.run([program, *command[1:]], cwd=folder, env=OUTSIDE, capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def environment(folder: Path, built: Path, extra: str) -> str:
     return python
 
 
-def test_what_is_in_it(built: Path) -> None:
+def test_the_wheel_has_the_right_files(built: Path) -> None:
     (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
     package = {str(file.relative_to(ROOT)) for file in (ROOT / "offsetstream").rglob("*") if file.is_file()}
@@ -65,7 +65,7 @@ def test_what_is_in_it(built: Path) -> None:
         assert any(name.endswith("/pyproject.toml") for name in archive.getnames())
 
 
-def test_an_index_takes_both_and_shows_a_readme_whose_links_lead_somewhere(built: Path) -> None:
+def test_an_index_accepts_both_files_and_the_readme_links_work(built: Path) -> None:
     run(
         built,
         "uv",
@@ -87,7 +87,7 @@ def test_an_index_takes_both_and_shows_a_readme_whose_links_lead_somewhere(built
     assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
-def test_its_version_is_the_one_that_the_code_names(built: Path) -> None:
+def test_the_wheel_has_the_version_of_the_code(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert wheel.name == f"offsetstream-{offsetstream.__version__}-py3-none-any.whl"
 
@@ -98,13 +98,13 @@ def test_launchers_find_the_jobs(built: Path) -> None:
     (name,) = (each for each in archive.namelist() if each.endswith("entry_points.txt"))
     points = ConfigParser()
     points.read_string(archive.read(name).decode())
-    # Databricks takes the first of this name, of whatever kind.
+    # Databricks takes the first entry point of this name, of any kind.
     assert not set(points["packages"]) & set(points["console_scripts"])
     assert set(points["packages"]) == {"materialize_offsets", "maintain_tables", "command"}
 
 
-def test_it_works_as_a_zip_as_spark_hands_it_on(built: Path, tmp_path: Path) -> None:
-    """By --py-files: in a Python that has what it needs, but not the package."""
+def test_it_works_as_the_zip_that_spark_distributes(built: Path, tmp_path: Path) -> None:
+    """By --py-files: in a Python that has the dependencies, but not the package."""
     (wheel,) = built.glob("*.whl")
     zipped = shutil.copy(wheel, tmp_path / "offsetstream.zip")
     packages = Path(pyarrow.__file__).parents[1]
@@ -124,7 +124,7 @@ print(offsetstream.__file__, len(all_schemas()), encode_record({"type": 2, "data
         assert code_of_exit or done.stdout.startswith(str(zipped))
 
 
-def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Path) -> None:
+def test_without_extras_the_codec_and_look_ups_work(built: Path, tmp_path: Path) -> None:
     python = environment(tmp_path, built, "")
     code = "import offsetstream as o; print(o.partition_for('billing', 50), o.GroupMetadataCache, o.decode)"
     assert re.match(r"\d+ .*GroupMetadataCache", run(tmp_path, python, "-c", code))
@@ -133,7 +133,7 @@ def test_without_extras_it_has_the_codec_and_look_ups(built: Path, tmp_path: Pat
     assert "there are no tables" in run(tmp_path, *command, "stop", "--tables", str(tmp_path), code=1)
 
 
-# One that starts each way to a package that an extra brings.
+# Code that starts each path to a package from an extra.
 WAYS = {
     "run": "run --bootstrap-server localhost:1",
     "demo": "demo",
@@ -149,8 +149,8 @@ WAYS = {
 }
 
 
-def test_what_an_extra_lacks_is_one_line_that_names_the_extra_which_suffices(built: Path, tmp_path: Path) -> None:
-    """Of what is installed with `[cluster]`, nothing names an extra that was not named before."""
+def test_a_missing_extra_is_a_one_line_error_that_names_the_right_extra(built: Path, tmp_path: Path) -> None:
+    """With `[cluster]` installed, no error names an extra that was not named before."""
     folders = {extra: tmp_path / (extra or "nothing") for extra in ("", "[cluster]")}
     for folder in folders.values():
         folder.mkdir()

@@ -1,12 +1,12 @@
-"""The chaos run: three brokers and the job are killed at random while clients work, and nothing is lost or doubled.
+"""The chaos run: brokers and the job are killed at random while clients work; nothing may be lost or doubled.
 
-By command `python -m tests.reliability.chaos --minutes 30` (`make chaos MINUTES=30`); two minutes of it in the
-suite (tests/kafka/test_chaos.py). At most one broker is away at a time, and all else is one of two kinds of weather:
+Run `python -m tests.reliability.chaos --minutes 30` (`make chaos MINUTES=30`). The suite runs two minutes of it
+(tests/kafka/test_chaos.py). At most one of the three brokers is down at a time. There are two modes:
 
-- three replicas, and no log cleaner: at the end the topic still has every record that the job was to see;
-- `--compaction`: one replica, so that a broker takes its partitions with it, for a minute now and then; the log is
-  compacted within seconds and its tombstones go within a minute; the job stands still for longer than that, and the
-  topic gets more partitions. What the topic no longer has, the ledger tells (`offsetstream verify --history`).
+- Default: three replicas and no log cleaner. At the end the topic still has every record that the job must have seen.
+- `--compaction`: one replica, so that a killed broker takes its partitions away, now and then for a minute. The log is
+  compacted within seconds, and tombstones go within a minute. The job pauses for longer than that, and the topic gets
+  more partitions. The ledger covers what the topic no longer has (`offsetstream verify --history`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MORE_PARTITIONS = 10
 
 @dataclass
 class Figures:
-    """What a run came to."""
+    """The results of a run."""
 
     seconds: float = 0.0
     broker_kills: int = 0
@@ -62,7 +62,7 @@ class Figures:
     partitions_added: int = 0
     job_kills: int = 0
     job_pauses: int = 0
-    job_ends: list[str] = field(default_factory=list)  # by itself, with what it said last
+    job_ends: list[str] = field(default_factory=list)  # ended by itself, with its last output
     records: dict[str, int] = field(default_factory=dict)
     commits_asked: int = 0
     differences: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Figures:
 
 
 class Chaos:
-    """A cluster, clients, and a job on tables in a folder; what happens to them is drawn by a seed."""
+    """A cluster, clients, and a job on tables in a folder. A seed determines the events."""
 
     def __init__(
         self, kafka: EmbeddedKafka, folder: Path, seed: int, say: Callable[[str], None], *, compaction: bool
@@ -93,7 +93,7 @@ class Chaos:
         self.figures = Figures()
 
     def run(self, seconds: float) -> Figures:
-        """Let it happen for so many seconds; then all comes to rest, and tables and topic are compared."""
+        """Run events for this many seconds; then let everything come to rest, and compare tables and topic."""
         started = time.monotonic()
         try:
             with self._clients:
@@ -121,7 +121,7 @@ class Chaos:
         time.sleep(self._rng.uniform(*least_and_most))
 
     def _look_after_job(self) -> None:
-        """Start the job if it has been killed, or has ended by itself, as a supervisor does."""
+        """Start the job if it was killed or ended by itself, as a supervisor does."""
         if self._job is not None and self._job.process.poll() is None:
             return
         if self._job is not None:
@@ -143,7 +143,7 @@ class Chaos:
         self._start_job()
 
     def _pause_job(self) -> None:
-        """Let the job stand still, as on a paused machine: it may wake up after tombstones are gone."""
+        """Pause the job, as on a suspended machine: it may resume after tombstones are gone."""
         if self._job is None or self._job.process.poll() is not None or time.monotonic() < self._job_until:
             return
         self._job.signal(signal.SIGSTOP)
@@ -154,7 +154,7 @@ class Chaos:
         self._say("The job goes on")
 
     def _add_partitions(self) -> None:
-        """Give the topic more partitions, once or twice in half an hour: groups move to them, and leave rows behind."""
+        """Add partitions to the topic, once or twice in half an hour. Groups move to them and leave rows behind."""
         if self._rng.random() < 0.1:
             count = len(Cluster(self._kafka.bootstrap_server).topic_partitions()) + _MORE_PARTITIONS
             self._admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result(30)
@@ -183,7 +183,7 @@ class Chaos:
         return all(partition.leader >= 0 and set(partition.isrs) == set(partition.replicas) for partition in partitions)
 
     def _come_to_rest(self) -> None:
-        """Wait until no transaction is open and no group waits for a member that has gone; then the job catches up."""
+        """Wait until no transaction is open and no group waits for a departed member; then the job catches up."""
         cluster = Cluster(self._kafka.bootstrap_server)
 
         def is_at_rest() -> bool:
@@ -216,7 +216,7 @@ class Chaos:
 
 
 def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None], *, compaction: bool = False) -> Figures:
-    """Run it on a cluster of its own."""
+    """Run it on a separate cluster."""
     with EmbeddedKafka(brokers=3, properties=COMPACTED_LOG if compaction else WHOLE_LOG) as kafka:
         return Chaos(kafka, folder, seed, say, compaction=compaction).run(seconds)
 
@@ -226,7 +226,7 @@ def chaos(folder: Path, seconds: float, seed: int, say: Callable[[str], None], *
 @click.option("--seed", type=int, help="Draws what happens [default: another each time].")
 @click.option("--compaction", is_flag=True, help="One replica, a compacted log, more partitions, a job that pauses.")
 def main(minutes: float, seed: int | None, compaction: bool) -> None:
-    """Kill brokers and the job at random for a while; prints figures, exit code 1 if the tables differ."""
+    """Kill brokers and the job at random for a while. Prints figures; exit code 1 if the tables differ."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and job end with this process
     seed = Random().randrange(1_000_000) if seed is None else seed
     click.echo(f"Seed {seed}")

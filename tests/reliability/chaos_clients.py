@@ -1,4 +1,4 @@
-"""Clients that work on while brokers come and go: members, plain commits, transactions, deletions."""
+"""Clients that keep working while brokers stop and start: members, plain commits, transactions, deletions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offsetstream.demo.topics import PARTITIONS, create_topics, produce_records
 from offsetstream.demo.workload import TRANSACTIONAL_GROUP, committing_groups
 from offsetstream.embedded.clients import admin_client
 
-_RECORDS = 100  # of each topic, in each round
+_RECORDS = 100  # per topic and round
 _GROUPS = 40
 _AT_ONCE = 8
 _NOTES = ("", "nightly run", "größe ✓")
@@ -31,7 +31,10 @@ _PLANS = (
 
 
 class ChaosClients:
-    """Works in a thread while its context lasts; what a broker refuses is left, as the clients' own retries did."""
+    """Works in a thread while its context lasts.
+
+    Requests that a broker refuses are dropped, after the clients' own retries.
+    """
 
     def __init__(self, bootstrap_server: str, seed: int) -> None:
         self._server = bootstrap_server
@@ -88,10 +91,10 @@ class ChaosClients:
 
     def _book(self) -> None:
         places = [("orders", number, self._rng.randrange(1000)) for number in (0, 1)]
-        self._apart(_book, self._server, places, abort=self._rng.random() < 0.3)
+        self._in_a_process(_book, self._server, places, abort=self._rng.random() < 0.3)
 
     def _move(self) -> None:
-        """A member joins, or the one that has been there longest leaves."""
+        """Let a member join, or the longest-lived one leave."""
         plan = self._rng.choice(_PLANS)
         if plan.group_id in self._live.ids() and self._rng.random() < 0.5:
             self._live.leave(plan.group_id)
@@ -99,9 +102,9 @@ class ChaosClients:
             self._live.join(plan)
 
     def _delete(self) -> None:
-        self._apart(_delete_groups, self._server, self._rng.sample(self._groups, 2))
+        self._in_a_process(_delete_groups, self._server, self._rng.sample(self._groups, 2))
 
-    def _apart(self, work: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    def _in_a_process(self, work: Callable[..., None], *arguments: Any, **options: Any) -> None:
         """Do it in a process of its own: where a coordinator goes away, librdkafka may abort that, or never end."""
         process = _APART.Process(target=_quietly, args=(partial(work, *arguments, **options),), daemon=True)
         process.start()
@@ -117,7 +120,7 @@ def _book(bootstrap_server: str, places: list[tuple[str, int, int]], *, abort: b
 
 
 def _delete_groups(bootstrap_server: str, groups: list[str]) -> None:
-    admin = admin_client(bootstrap_server)  # without a name it would be gone before its answers are here
+    admin = admin_client(bootstrap_server)  # without a name it would be collected before its answers arrive
     for future in admin.delete_consumer_groups(groups).values():
         future.result(30)
 

@@ -1,4 +1,4 @@
-"""A job whose tables are compared with the topic each time that it has run."""
+"""A job whose tables are compared with the topic after each run."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class CheckedJob:
         self.runner = JobRunner(spark, bootstrap_server, folder)
 
     def commit(self) -> None:
-        """Give the topic something new."""
+        """Write new records to the topic."""
         self._commits += 1
         places = [TopicPartition("orders", number, self._commits) for number in (0, 1)]
         commit_plainly(self._server, {f"between-{number}": places for number in range(4)})
 
     def run(self, *, force: bool = False) -> list[str]:
-        """Apply everything that is in the topic now; returns what is wrong with the tables then."""
+        """Apply everything that is in the topic now. Returns the differences of the tables."""
         ends = read_topic(self._server)[1]
         self.runner.job(once=True, force=force).run()
         tables, names = self.runner.tables, {topic.topic_id: topic.name for topic in self._cluster.topics()}
         return [*behind(tables, ends), *differences(tables, self._server, names)]
 
     def beside(self, folder: Path) -> CheckedJob:
-        """A job with tables of its own, and the checkpoints of this one."""
+        """Return a job with its own tables and this one's checkpoints."""
         other = CheckedJob(self._spark, self._server, folder)
         other.runner.settings = replace(other.runner.settings, checkpoint=self.runner.settings.checkpoint)
         return other

@@ -1,9 +1,9 @@
-"""The crash matrix: the job is killed at the n-th file that it makes, and started again (rule 8).
+"""The crash matrix: the job is killed at the n-th file that it creates, and started again (rule 8).
 
-By command, with every n or a part of them: `python -m tests.reliability.crash_matrix --help`; a seeded sample runs in
-the suite (tests/kafka/test_crashes.py). The killed job is a process as users start it. What starts again is the
-same job in the session of this process, so that a kill costs one start of Spark; every third kill is followed by a
-second one, of the process that was to recover.
+Run it for every n or a part with `python -m tests.reliability.crash_matrix --help`; the suite runs a seeded sample
+(tests/kafka/test_crashes.py). The killed job is a process as users start it. The recovering job runs in the session
+of this process, so that a kill costs only one start of Spark. After every third kill the recovering process is killed
+too.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tests.reliability.file_watch import FileWatch
 from tests.reliability.samples import sample_differences
 from tests.reliability.truth import HistoryRows, history_rows
 
-_SAMPLE_SECONDS = 1.0  # where the job samples at all: files of a thread come between those of the job's own steps
+_SAMPLE_SECONDS = 1.0  # if the job samples at all: a thread's files come between those of the job's own steps
 _GROUPS = 30
 _DELETED = 5
-_END_SECONDS = 0.5  # without a new file, once the job has ended
+_END_SECONDS = 0.5  # without a new file after the job's end
 _LOOK_SECONDS = 0.2
-TWICE = 2  # which of three kills is followed by another
+TWICE = 2  # which of three kills a second one follows
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A job that was killed after it had made `at` files; `late` more were there when it was dead.
+    """A job killed after it had created `at` files; `late` more existed when it was dead.
 
     `last` is the file at which it was killed; None if the job had ended by itself before.
     """
@@ -58,7 +58,7 @@ class Kill:
 
 @dataclass
 class Figures:
-    """What a run came to."""
+    """The results of a run."""
 
     kills: list[Kill] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Step:
-    """What the job does in a scenario: so many files, and these rows of history, where it is not killed."""
+    """What the job does in a scenario if it is not killed: the number of files, and the history rows."""
 
     matrix: CrashMatrix
     scenario: str
@@ -82,14 +82,14 @@ class Step:
     history: HistoryRows
 
     def points(self, sample: int | None, seed: int) -> list[int]:
-        """At which files to kill: at every one, or at a seeded sample of them."""
+        """Return the files at which to kill: every one, or a seeded sample."""
         every = range(1, self.files + 1)
         return list(every) if sample is None else sorted(Random(f"{seed} {self.scenario}").sample(every, sample))
 
     def crash(self, *at: int) -> tuple[list[Kill], list[str]]:
-        """Kill the job at its n-th file, and the next ones that are to recover at theirs; then let one recover.
+        """Kill the job at its n-th file and each recovering job at its own; then let one recover.
 
-        Returns the kills, and what is wrong with the tables after all.
+        Returns the kills and the differences in the tables afterwards.
         """
         self.matrix.restore()
         kills = [self.matrix.kill(self.scenario, each) for each in at]
@@ -99,13 +99,13 @@ class Step:
         ]
         wrong += sample_differences(self.matrix.job.runner.tables)
         for each in wrong:
-            click.echo(f"{self.scenario}: {each}")  # at once: a run that is ended early has said what it found
+            click.echo(f"{self.scenario}: {each}")  # at once: a run that is stopped early has printed its findings
         self.matrix.figures.differences += [f"{self.scenario}: {each}" for each in wrong]
         return kills, wrong
 
 
 class CrashMatrix:
-    """A broker with a workload, tables in the state before a scenario's step, and kills in that step."""
+    """A broker with a workload, tables in the state before a scenario's step, and kills during that step."""
 
     def __init__(
         self, kafka: EmbeddedKafka, workload: Workload, spark: SparkSession, folder: Path, sample_seconds: float = 0.0
@@ -122,10 +122,9 @@ class CrashMatrix:
 
     @contextmanager
     def scenario(self, name: str) -> Iterator[Step]:
-        """Bring topic and tables to where the scenario's step begins. Scenarios are taken in their order.
+        """Bring topic and tables to the start of the scenario's step. Scenarios run in order.
 
-        Each begins where the one before it has ended, which is after a crash and the recovery; those that were left
-        out happen without a crash.
+        Each starts where the previous one ended, after its crash and recovery. Skipped scenarios run without a crash.
         """
         names = list(SCENARIOS)
         for earlier in names[len(self._ended) : names.index(name)]:
@@ -140,12 +139,12 @@ class CrashMatrix:
         self._ended.append(name)
 
     def restore(self) -> None:
-        """Bring the tables and checkpoints back to where the step begins."""
+        """Restore the tables and checkpoints to the start of the step."""
         shutil.rmtree(self.folder)
         shutil.copytree(self._before, self.folder)
 
     def kill(self, scenario: str, at: int) -> Kill:
-        """Start a job on the tables as they are, and kill it at its n-th file."""
+        """Start a job on the current tables, and kill it at its n-th file."""
         with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, *self._options) as job:
             last = act_at(watch, job, lambda number, _path: number == at, job.kill)
             late = sum(1 for _ in watch.made(_END_SECONDS))
@@ -158,7 +157,7 @@ class CrashMatrix:
 
     @contextmanager
     def zombie(self, table: str) -> Iterator[JobProcess]:
-        """A job that has stood still since it made its first file of rows in a table."""
+        """Return a job that is paused since it created its first file of rows in a table."""
         rows = self.job.runner.tables.table(table)
         with FileWatch(self.folder) as watch, JobProcess(self._server, self.folder, *self._options) as job:
             found = act_at(
@@ -175,7 +174,7 @@ class CrashMatrix:
         return {name: DeltaTable(self.job.runner.tables.table(name)).version() for name in all_schemas()}
 
     def history(self) -> HistoryRows:
-        """What the history says of each record."""
+        """Return the history's content for each record."""
         return history_rows(self.job.runner.tables)
 
     def first_load(self) -> None:
@@ -194,7 +193,7 @@ class CrashMatrix:
         self._workload.groups -= set(gone)
 
     def reload(self) -> None:
-        """All partitions are asked to be loaded anew, and there are new commits as well."""
+        """Request a reload of all partitions, and write new commits too."""
         request_reload(self.job.runner.tables, [])
         self.job.commit()
 
@@ -209,7 +208,7 @@ SCENARIOS: dict[str, Callable[[CrashMatrix], None]] = {
 
 @contextmanager
 def listing(watch: FileWatch) -> Iterator[list[Path]]:
-    """Gather what is made while the context lasts; it must be read at once, for the sake of new folders."""
+    """Collect created files while the context lasts. They must be read at once, to watch new folders in time."""
     found, ended = list[Path](), threading.Event()
 
     def gather() -> None:
@@ -229,7 +228,7 @@ def listing(watch: FileWatch) -> Iterator[list[Path]]:
 def act_at(
     watch: FileWatch, job: JobProcess, is_it: Callable[[int, Path], bool], action: Callable[[], None]
 ) -> Path | None:
-    """Act as soon as the job has made a file that is it, by its number and path; returns the file."""
+    """Act as soon as the job has created a file for which `is_it` (number, path) is true. Returns the file."""
     number = 0
     while job.process.poll() is None:
         for path in watch.made(_LOOK_SECONDS):
@@ -242,7 +241,7 @@ def act_at(
 
 @contextmanager
 def crash_matrix(spark: SparkSession, folder: Path, seed: int, sample_seconds: float = 0.0) -> Iterator[CrashMatrix]:
-    """A broker of its own, with a workload that lives on."""
+    """Run a separate broker with a workload that stays alive."""
     with (
         EmbeddedKafka() as kafka,
         run_workload(kafka.bootstrap_server, groups=_GROUPS, seed=seed, say=lambda _line: None) as workload,
@@ -251,7 +250,7 @@ def crash_matrix(spark: SparkSession, folder: Path, seed: int, sample_seconds: f
 
 
 def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
-    """Kill at each of the points; every third time what was to recover is killed there too."""
+    """Kill at each of the points; every third time the recovering job is killed too."""
     for number, at in enumerate(points):
         kills, wrong = step.crash(*([at, at] if number % 3 == TWICE else [at]))
         for kill in kills:
@@ -268,7 +267,7 @@ def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
     "--sampling", is_flag=True, help="The job samples where logs end each second, and is killed in that, too."
 )
 def main(names: tuple[str, ...], sample: int | None, seed: int, *, sampling: bool) -> None:
-    """Kill the job at the n-th file that it makes, for every n of every scenario; prints figures."""
+    """Kill the job at the n-th file that it creates, for every n of every scenario. Prints figures."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     with (
         tempfile.TemporaryDirectory() as folder,

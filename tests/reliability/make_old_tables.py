@@ -1,8 +1,8 @@
-"""Make tables, checkpoint and cluster as an older commit writes them, for `tests/kafka/test_old_tables.py` to upgrade.
+"""Make tables, checkpoint and cluster as an older commit writes them; `tests/kafka/test_old_tables.py` upgrades them.
 
-`python -m tests.reliability.make_old_tables NAME PYTHON`: NAME is the commit's, PYTHON an interpreter in whose
-environment that commit is installed. It was run once for each fixture, when its commit was the last one of its schema
-version; a fixture is never made anew from a later commit. The clients and the broker are those of this work tree.
+`python -m tests.reliability.make_old_tables NAME PYTHON`: NAME is the commit's, PYTHON an interpreter with that
+commit installed. It ran once for each fixture, when its commit was the last of its schema version. Never make a
+fixture again from a later commit. The clients and the broker are those of this work tree.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tests.reliability.truth import behind, read_topic
 
 _GROUPS = 20
 _RECORDS = 60
-_REBUILT = (".index", ".timeindex", ".lock")  # by the broker, where it does not find them
+_REBUILT = (".index", ".timeindex", ".lock")  # in the broker's folder, where it does not find them
 
 
 class OldProgram:
-    """The commands of the older commit, on the tables and checkpoints in a folder."""
+    """Commands of the older commit, on the tables and checkpoints in a folder."""
 
     def __init__(self, python: str, server: str, folder: Path) -> None:
         self._python, self._server, self._folder = python, server, folder
@@ -47,12 +47,12 @@ class OldProgram:
         self._run = ("run", "--bootstrap-server", server, *places)
 
     def run_once(self) -> None:
-        """Apply all there is."""
+        """Apply everything that is in the topic now."""
         subprocess.run(self._command(*self._run, "--once"), cwd=self._folder, check=True)
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """Apply what comes in many batches, until a clean stop."""
+        """Apply new records in many batches, until a clean stop."""
         job = subprocess.Popen(self._command(*self._run, "--trigger", "1 second"), cwd=self._folder)
         try:
             yield
@@ -61,12 +61,12 @@ class OldProgram:
             assert job.wait() == 0
 
     def await_applied(self) -> None:
-        """Wait until the tables have all that is in the topic now."""
+        """Wait until the tables have everything that is in the topic now."""
         ends, tables = read_topic(self._server)[1], PathStore(str(self._folder / "tables"))
         await_(lambda: not behind(tables, ends), lambda: str(behind(tables, ends)))
 
     def answer(self, *question: str) -> Any:
-        """What a look-up prints."""
+        """Return the output of a look-up."""
         command = self._command(*question, "--tables", str(self._folder / "tables"), "--output", "json")
         return json.loads(subprocess.run(command, cwd=self._folder, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -75,13 +75,13 @@ class OldProgram:
 
 
 def commit(server: str, offset: int, groups: range) -> None:
-    """Commits without members, of which the first load brings some and batches change them."""
+    """Write commits without members; the first load brings some, and batches change them."""
     places = [TopicPartition("orders", number, offset) for number in range(3)]
     commit_plainly(server, {f"plain-{number:02}": places for number in groups})
 
 
 def play(kafka: EmbeddedKafka, program: OldProgram, stack: ExitStack) -> None:
-    """A first load, and then batches that merge, update and delete rows of groups of all types; members stay."""
+    """Run a first load, then batches that merge, update and delete rows of groups of all types. Members stay."""
     server = kafka.bootstrap_server
     create_topics(admin_client(server))
     produce_records(server, _RECORDS, Random(1))
@@ -89,7 +89,7 @@ def play(kafka: EmbeddedKafka, program: OldProgram, stack: ExitStack) -> None:
     program.run_once()
     with program.streaming():
         commit(server, 2, range(_GROUPS // 2))
-        program.await_applied()  # the job is warm from here on: the stage's records come in several batches
+        program.await_applied()  # from here on the job is warm: the stage's records come in several batches
         stage = Stage(server, stack.enter_context(java_clients(server, RELEASE)), group_types(RELEASE))
         stage.play()
         program.await_applied()
@@ -120,12 +120,12 @@ def main(name: str, python: str) -> None:
         kafka = stack.enter_context(EmbeddedKafka(RELEASE, properties=broker_properties()))
         program = OldProgram(python, kafka.bootstrap_server, folder)
         play(kafka, program, stack)
-        kafka.stop_broker(1)  # before its clients, so that their members stay
+        kafka.stop_broker(1)  # stopped before its clients, so that their members stay
         answers = {" ".join(question): program.answer(*question) for question in QUESTIONS}
         (folder / "answers.json").write_text(json.dumps(answers))
         parts = {part: folder / part for part in ("tables", "checkpoints", "answers.json")}
         pack({**parts, "kafka": data_of(kafka)}, FIXTURES / f"{name}.tar.xz")
-        kafka.start_broker(1)  # else its clients wait for it when they are closed
+        kafka.start_broker(1)  # otherwise its clients wait for it when they close
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from offsetstream.tables.sql import sql_text
 from tests.kafka.every_group.all_groups import broker_properties as properties_of_all_groups
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-RELEASE = "4.3.1"  # of the broker that wrote them, and reads them again
+RELEASE = "4.3.1"  # version of the broker that wrote them and reads them again
 QUESTIONS = (
     ("groups", "list"),
     ("groups", "describe", "--all-groups"),
@@ -30,7 +30,7 @@ _YEARS_MS = str(100 * 365 * 86_400_000)
 
 
 def broker_properties() -> dict[str, str]:
-    """A broker that forgets nothing, so that the tables are as near to it after years as on the day they were made."""
+    """A broker that deletes nothing, so that years later the tables still match it."""
     return {
         **properties_of_all_groups(RELEASE),
         "log.cleaner.enable": "false",
@@ -45,7 +45,7 @@ def broker_properties() -> dict[str, str]:
 
 @contextmanager
 def old_kafka(name: str) -> Iterator[EmbeddedKafka]:
-    """The cluster of a fixture: the same cluster id and topic ids, and every record."""
+    """Run the cluster of a fixture: same cluster id, topic ids and records."""
     with EmbeddedKafka(RELEASE, properties=broker_properties()) as kafka:
         kafka.stop_broker(1, kill=True)
         shutil.rmtree(data_of(kafka))
@@ -56,7 +56,7 @@ def old_kafka(name: str) -> Iterator[EmbeddedKafka]:
 
 
 def unpack_tables(name: str, folder: Path) -> None:
-    """Put a fixture's tables and checkpoints into a folder, as if they had been made there."""
+    """Unpack a fixture's tables and checkpoints into a folder, as if made there."""
     for part in ("tables", "checkpoints"):
         _unpack(name, part, folder)
     lease = DeltaTable(folder / "tables" / LEASE)
@@ -65,7 +65,7 @@ def unpack_tables(name: str, folder: Path) -> None:
 
 
 def old_answers(name: str) -> dict[str, Any]:
-    """What the look-ups of the older commit printed, by the words of the question."""
+    """Return the look-up outputs of the older commit, by command."""
     with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
         stored = archive.extractfile("answers.json")
         assert stored is not None
@@ -74,7 +74,7 @@ def old_answers(name: str) -> dict[str, Any]:
 
 
 def data_of(kafka: EmbeddedKafka) -> Path:
-    """Where the broker keeps its logs."""
+    """The folder of the broker's logs."""
     (node,) = kafka.folder.glob("*/broker-1")
     return node / "data"
 

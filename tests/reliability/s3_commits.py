@@ -1,10 +1,10 @@
-"""Of the commits to a table on S3 that were acknowledged, none is lost.
+"""No acknowledged commit to a table on S3 is lost.
 
-By command: `python -m tests.reliability.s3_commits --help`; a part of it runs in the suite (tests/stores/). Writers are
-processes. As `zombies` one at a time writes, is stopped at a random moment (nearly always inside a commit), another
-one takes over as a job does, and then the first is woken. As `rivals` two write at the same time. Each notes what was
-acknowledged, and the table's log must have it once. With `--committer spark` Delta's own store for S3 makes the
-commits: if it loses none, this proves nothing.
+Run `python -m tests.reliability.s3_commits --help`; the suite runs a part of it (tests/stores/). Writers are
+processes. With `zombies` one writer at a time writes and is paused at a random moment, nearly always inside a commit;
+another takes over as a job does, and then the first is resumed. With `rivals` two write at the same time. Each notes
+its acknowledged commits, and the table's log must have each once. With `--committer spark` Delta's own store for S3
+commits: if that loses none, this test proves nothing.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.waiting import await_
 
 _SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
-_TAKEN_OVER = 3  # the exit code of a writer that sees that another one has taken over
+_TAKEN_OVER = 3  # exit code of a writer that another one has replaced
 _RIVALS = 2
-_OF_A_TABLE = 2_500  # commits: each write lists the log, which nobody cleans here
+_OF_A_TABLE = 2_500  # commits: each write lists the log, which is never cleaned here
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run came to; `zombies`: how many were woken after another writer had taken over."""
+    """The results of a run. `zombies` counts writers that were resumed after another one had taken over."""
 
     acknowledged: int
     in_the_log: int
@@ -62,7 +62,7 @@ class Figures:
 
 
 class Writer:
-    """A process that writes until it is ended; `acknowledged` has the versions of its transactions, as it was told."""
+    """A process that writes until it is ended; `acknowledged` has the versions of its acknowledged transactions."""
 
     def __init__(self, committer: str, tables: str, number: int, folder: Path) -> None:
         self.number = number
@@ -76,7 +76,7 @@ class Writer:
         return [int(line) for line in self._file.read_text().splitlines()]
 
     def await_versions(self, versions: int) -> None:
-        """Wait until it was told of so many; AssertionError if it ends before, or gets none for minutes."""
+        """Wait for this many acknowledged versions; AssertionError if it ends before, or gets none for minutes."""
 
         def has(enough: int) -> bool:
             assert self.process.poll() is None, f"writer {self.number} has ended: {self.process.returncode}"
@@ -102,7 +102,7 @@ def _writers() -> Iterator[list[Writer]]:
 
 
 def zombies(server: S3Server, versions: int, seed: int, each: int = 100) -> Figures:
-    """Let writer after writer be stopped after about `each` commits, taken over, and woken."""
+    """Pause writer after writer after about `each` commits, let the next take over, and resume it."""
     tables, random, woken = store_at(server.uri(f"zombies-{seed}")), Random(seed), 0
     create_tables(tables, "cluster-1", "new")
     with tempfile.TemporaryDirectory() as folder, _writers() as writers:
@@ -115,7 +115,7 @@ def zombies(server: S3Server, versions: int, seed: int, each: int = 100) -> Figu
                 before = zombie.acknowledged
                 zombie.process.send_signal(signal.SIGCONT)
                 assert zombie.process.wait(60) == _TAKEN_OVER
-                assert len(zombie.acknowledged) <= len(before) + 1  # that of the commit in which it was stopped
+                assert len(zombie.acknowledged) <= len(before) + 1  # of the commit in which it was paused
                 woken += 1
             writers[-1].await_versions(each)
             time.sleep(random.random() / 10)
@@ -124,7 +124,7 @@ def zombies(server: S3Server, versions: int, seed: int, each: int = 100) -> Figu
 
 
 def rivals(server: S3Server, committer: str, versions: int) -> Figures:
-    """Let two writers append at the same time, as a job and a zombie do before the one notices the other."""
+    """Let two writers append at the same time, as a job and a zombie do before one notices the other."""
     tables = store_at(server.uri(f"rivals-{committer}"))
     create_tables(tables, "cluster-1", "new")
     with tempfile.TemporaryDirectory() as folder, _writers() as writers:
@@ -142,7 +142,7 @@ def _rival(number: int) -> str:
 
 
 def _take_over(tables: Store, checkpoint: int) -> None:
-    """As a job does that starts (`Checkpoint.shut_out_older`)."""
+    """Take over as a starting job does (`Checkpoint.shut_out_older`)."""
     version = BatchId(checkpoint, -1).version
     again_on_conflict(
         lambda: tables.open(COMMITS).commit_nothing(
@@ -152,7 +152,7 @@ def _take_over(tables: Store, checkpoint: int) -> None:
 
 
 def _compared(server: S3Server, tables: Store, told: dict[str, list[int]], woken: int = 0) -> Figures:
-    """Compare what was acknowledged with the table's log, and with its rows."""
+    """Compare the acknowledged commits with the table's log and its rows."""
     made = Counter(_transactions(server, tables))
     rows = Counter((row["offsets_partition"], row["record_offset"]) for row in read_rows(tables.open(COMMITS)))
     acknowledged = [(app, version) for app, versions in told.items() for version in versions]
@@ -187,7 +187,7 @@ def _row(number: int, offset: int) -> pa.Table:
 
 
 def write(committer: str, tables: str, number: int, file: Path) -> None:
-    """Append row after row until this process is ended, or another writer has taken over."""
+    """Append row after row until this process is ended or another writer takes over."""
     with file.open("a") as told:
         append = _appender(committer, tables, number)
         for step in count():
@@ -237,7 +237,7 @@ def _by_spark(name: str, number: int) -> Callable[[int], int]:
 @click.option("--seed", default=1, help="Of the moments at which writers are stopped.")
 @click.option("--writer", nargs=4, hidden=True)
 def main(versions: int, committer: str, seed: int, writer: tuple[str, str, str, str] | None) -> None:
-    """Count what is lost of the commits that were acknowledged, on a real S3 server."""
+    """Count lost acknowledged commits on a real S3 server."""
     if writer is not None:
         write(writer[0], writer[1], int(writer[2]), Path(writer[3]))
         return

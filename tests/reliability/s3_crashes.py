@@ -1,6 +1,6 @@
-"""The job with its tables and checkpoints on S3 is killed at a write, and started again (rule 8).
+"""The job with tables and checkpoints on S3 is killed at a write, and started again (rule 8).
 
-A sample runs in the suite (tests/stores/test_s3_crashes.py); `python -m tests.reliability.s3_crashes` kills at each
+The suite runs a sample (tests/stores/test_s3_crashes.py); `python -m tests.reliability.s3_crashes` kills at each
 write of a batch.
 """
 
@@ -33,7 +33,7 @@ class S3Crashes:
     workload: Workload
 
     def writes(self) -> int:
-        """Load what is there; then apply a batch without a crash: how many writes that takes."""
+        """Load existing records, then apply a batch without a crash. Returns the number of its writes."""
         self.job.once()
         self.workload.more()
         before = len(self.server.requests)
@@ -41,9 +41,9 @@ class S3Crashes:
         return len(self._written(before))
 
     def kill_at(self, number: int) -> Request | None:
-        """Kill a job at its n-th write, let another one recover, and compare all.
+        """Kill a job at its n-th write, let another one recover, and compare everything.
 
-        Returns the write; None if the job made fewer. AssertionError with the differences, if there are any.
+        Returns the write; None if the job made fewer. Raises AssertionError with the differences, if there are any.
         """
         self.workload.more()
         before = len(self.server.requests)
@@ -52,24 +52,24 @@ class S3Crashes:
             was_running = running.process.poll() is None
             running.kill()
         killed_at = self._written(before)[number - 1] if was_running else None
-        self.job.once("--force")  # of this host it is known to be dead, and of a container it would be watched
+        self.job.once("--force")  # on this host it is known to be dead; in a container its lease would be watched
         self.job.verify()
         return killed_at
 
     def _written(self, since: int) -> list[Request]:
-        """What was written since, but for heartbeats, which come when they come."""
+        """Return the writes since then, without heartbeats, whose time varies."""
         found = (each for each in self.server.requests[since:] if each.api in _WRITES)
         return [each for each in found if "/job_lease/" not in each.key]
 
 
 def s3_crashes(server: S3Server, kafka: EmbeddedKafka, workload: Workload, folder: Path) -> S3Crashes:
-    """A job on tables of its own."""
+    """A job with its own tables."""
     place, options = server.uri(f"crashes-{folder.name}"), server.spark_options
     return S3Crashes(server, StoredJob(kafka.bootstrap_server, place, folder, options), workload)
 
 
 def run(crashes: S3Crashes, sample: int | None, seed: int, say: Callable[[str], None], first: int = 1) -> int:
-    """Kill at each write of a batch from the first on, or at a seeded sample of them; returns how many were killed."""
+    """Kill at each write of a batch from `first` on, or at a seeded sample. Returns the number of kills."""
     every = range(1, crashes.writes() + 1)
     points = list(every[first - 1 :]) if sample is None else sorted(Random(seed).sample(every, sample))
     kills = 0
@@ -85,7 +85,7 @@ def run(crashes: S3Crashes, sample: int | None, seed: int, say: Callable[[str], 
 @click.option("--seed", default=1, show_default=True, help="Of the workload and of the sample.")
 @click.option("--first", default=1, show_default=True, metavar="N", help="The write to begin at, to go on with a run.")
 def main(sample: int | None, seed: int, first: int) -> None:
-    """Kill the job at the n-th write of a batch on S3, for every n; ends with an error at the first difference."""
+    """Kill the job at the n-th write of a batch on S3, for every n. Stops with an error at the first difference."""
     with (
         tempfile.TemporaryDirectory() as folder,
         s3_server() as server,

@@ -1,4 +1,4 @@
-"""What the tables of the samples must hold after a crash: looks in their order, and the newest values in both."""
+"""Invariants of the sample tables after a crash: samples are in order, and both tables have the newest values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Row = dict[str, Any]
 
 
 def sample_differences(tables: PathStore) -> list[str]:
-    """How `end_offsets` and `topic_partitions` contradict themselves or each other; nothing if they do not.
+    """Return how `end_offsets` and `topic_partitions` contradict themselves or each other; empty if they do not.
 
-    That no row is there twice is one of the truth's `differences`.
+    `differences` in truth.py checks that no row is doubled.
     """
     ends = sorted(rows(tables, "end_offsets"), key=lambda row: (*_place(row), row["sampled_at"]))
     history = {place: list(own) for place, own in groupby(ends, _place)}
@@ -37,7 +37,7 @@ def _place(row: Row) -> tuple[str, str, int]:
 
 
 def _out_of_order(own: list[Row]) -> list[str]:
-    """Each row says until when the one before it held, which is not before that was seen."""
+    """Find rows out of order: each says how long the previous row held, which is not before that row's sample."""
     return [
         f"{earlier['sampled_at']}, held until {later['previous_sampled_at']}, then {later['sampled_at']}"
         for earlier, later in pairwise(own)

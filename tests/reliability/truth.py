@@ -1,4 +1,4 @@
-"""What the tables must hold: the records that an independent read_committed consumer sees, and the model's replay."""
+"""The expected tables: records that an independent read_committed consumer reads, and the model's replay of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.2
 
 
 def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
-    """Read the whole topic with read_committed; the records, and where each partition ended (exclusive)."""
+    """Read the complete topic with read_committed. Returns the records and each partition's end (exclusive)."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_server,
@@ -48,7 +48,7 @@ def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
     found, ends = defaultdict[int, list[LogRecord]](list), dict[int, int]()
     while len(ends) < len(partitions):
         for message in consumer.consume(1000, _POLL_SECONDS):
-            if message.error():  # the end of a partition
+            if message.error():  # end of partition
                 ends[message.partition()] = message.offset()
                 continue
             ends.pop(message.partition(), None)
@@ -59,16 +59,16 @@ def read_topic(bootstrap_server: str) -> tuple[Records, dict[int, int]]:
 
 
 def up_to(records: Records, ends: Mapping[int, int]) -> Records:
-    """The records below the given ends (exclusive)."""
+    """Return the records below the given ends (exclusive)."""
     return {number: [each for each in own if each.offset < ends.get(number, 0)] for number, own in records.items()}
 
 
 def differences(tables: PathStore, bootstrap_server: str, topic_names: Mapping[str, str]) -> list[str]:
-    """How the tables differ from what is in the topic up to where they say they are; nothing if they do not.
+    """Return how the tables differ from the topic up to their own positions; empty if they do not.
 
-    Groups, members, assignments and offsets are those of the model; every column of the state follows from the
-    history; no row is there twice; the history is that of its ledger, and of the topic; the decoded one is that of a
-    plain derivation from the records.
+    Groups, members, assignments and offsets equal the model's. Every state column follows from the history. No row is
+    doubled. The history matches its ledger and the topic, and the decoded history equals a plain derivation from the
+    records.
     """
     partitions = rows(tables, "offsets_partitions")
     applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in partitions}
@@ -85,13 +85,13 @@ def differences(tables: PathStore, bootstrap_server: str, topic_names: Mapping[s
 
 
 def behind(tables: PathStore, ends: Mapping[int, int]) -> list[str]:
-    """The partitions that are not applied up to the given ends."""
+    """Return the partitions that are not applied up to the given ends."""
     applied = {row["offsets_partition"]: row["next_offset"] or 0 for row in rows(tables, "offsets_partitions")}
     return [f"partition {n}: {applied.get(n)} < {end}" for n, end in ends.items() if applied.get(n, 0) < end]
 
 
 def state_differences(tables: PathStore, records: Records, topic_names: Mapping[str, str]) -> list[str]:
-    """How the state tables differ from the model that replayed the records."""
+    """Return how the state tables differ from the model that replayed the records."""
     cache = GroupMetadataCache("new")
     for number, own in records.items():
         loaded = cache.load_partition(number, _batches(own))
@@ -118,13 +118,13 @@ def history_differences(tables: PathStore, bootstrap_server: str) -> list[str]:
 
 
 def decoding_differences(tables: PathStore) -> list[str]:
-    """How the decoded history differs from what its records mean, each change once."""
+    """Return how the decoded history differs from its records' meaning; each change must be there once."""
     found = changes_model.difference(tables, {}, steps_may_be_split=True)
     return [f"{what}: {row}" for what, own in found.items() for row in own]
 
 
 def history_rows(tables: PathStore) -> HistoryRows:
-    """What the history says of each record, whoever wrote it."""
+    """Return the history's content for each record, whoever wrote it."""
     return {
         (name, *place): {column: value for column, value in row.items() if column not in _WHO_WROTE}
         for name in ("offset_commits", "group_records")
