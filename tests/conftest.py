@@ -1,4 +1,4 @@
-"""What all tests share: their order, their processes, and the broker of the session."""
+"""What all tests share: their order, their processes, and the session's broker."""
 
 import os
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ pytest_plugins = ["testkit.plugin"]
 # which two thirds were seen in use after a fifth of the tests.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
-# A slow machine is no failure: what takes time is in benchmarks/.
+# A slow machine is no failure: benchmarks/ measures time.
 settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
 
-# Quick ones first; and PySpark, once it runs, changes for the whole process how py4j reports the oracle's errors.
+# Quick tiers first. The oracle runs before PySpark, which changes how py4j reports errors in the process.
 TIERS = ("benchmarks", "mutants", "unit", "browser", "oracle", "kafka", "spark", "doors", "stores", "release")
-# Folders whose tests share what takes long to come about.
+# Folders whose tests share a slow fixture.
 IN_ONE_PROCESS = ("tests/oracle/", "tests/kafka/every_group/", "tests/kafka/incident/")
 
 
@@ -41,7 +41,7 @@ def _tier(item: pytest.Item) -> str:
 
 
 def _place(item: pytest.Item) -> tuple[int, str, bool]:
-    """By tier; then by the release of the workload, so that one of them runs at a time; last who ends its clients."""
+    """By tier; then by the workload's release, so that one runs at a time; tests that end its clients last."""
     tier = TIERS.index(_tier(item))
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return tier, str(parameters.get("every_group", "none")), "after_restart" in getattr(item, "fixturenames", ())
@@ -63,20 +63,20 @@ def tables(tmp_path: Path) -> PathStore:
 
 @pytest.fixture(scope="session", autouse=True)
 def _java_for_spark_submit(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """On a machine without Java, spark-submit needs a JAVA_HOME; everything else finds the packaged one by itself."""
+    """Without Java on the machine spark-submit needs a JAVA_HOME; everything else finds the packaged Java by itself."""
     if home := java_home_for_spark(tmp_path_factory.mktemp("java")):
         os.environ["JAVA_HOME"] = str(home)
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[BrokerUnderTest]:
-    """One broker for the session, with whatever other tests left on it: use group and topic names of your own."""
+    """One broker for the session, with leftovers of other tests: use your own group and topic names."""
     with broker_for_tests() as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """A real S3 server for the session, which this process and all that it starts reach; use folders of your own."""
+    """A real S3 server for the session, reachable from this process and all its children; use your own folders."""
     with s3_server() as server, in_environment(server.environment):
         yield server

@@ -1,4 +1,4 @@
-"""A small log, batch by batch: records as Kafka's own serialisers write them, by producers and in transactions."""
+"""A small log, batch by batch: records from Kafka's own serialisers, written by producers and in transactions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Log:
         self._next = start
 
     def write(self, *pairs: Pair, producer: int = NO_PRODUCER, transactional: bool | None = None) -> Log:
-        """One batch; with a producer it is in its transaction, unless said otherwise."""
+        """Write one batch. With a producer it belongs to its transaction, unless said otherwise."""
         is_transactional = producer != NO_PRODUCER if transactional is None else transactional
         records = tuple(LogRecord(self._next + at, TIMESTAMP, key, value) for at, (key, value) in enumerate(pairs))
         return self._append(records, producer, is_transactional)
 
     def end(self, producer: int, control: int = ControlType.COMMIT) -> Log:
-        """The marker that ends a producer's transaction."""
+        """Write the marker that ends a producer's transaction."""
         marker = b"\0\0" + int(control).to_bytes(2, "big")
         return self._append((LogRecord(self._next, TIMESTAMP, marker, bytes(6)),), producer, True, is_control=True)
 
@@ -37,11 +37,11 @@ class Log:
         return self.end(producer, ControlType.ABORT)
 
     def empty(self, producer: int = NO_PRODUCER, *, is_control: bool = False) -> Log:
-        """A batch of which compaction has left nothing but its place."""
+        """Write a batch that compaction has emptied."""
         return self._append((), producer, is_control, is_control=is_control, length=1)
 
     def compacted(self, keep: Iterable[int]) -> Log:
-        """The same log with only the records at these offsets; batches stay, also empty ones."""
+        """Return the log with only the records at these offsets. Batches stay, even if empty."""
         kept = set(keep)
         log = Log()
         log.batches = tuple(
@@ -106,7 +106,7 @@ FIXTURE = {"foo_0": 23, "foo_1": 455, "bar_0": 8992}
 
 
 def cells(group: str = GROUP, /, **offsets: int) -> dict[tuple[str, str, int], int]:
-    """What is expected after `commits`."""
+    """The expected offsets after `commits`."""
     return {(group, name.rpartition("_")[0], int(name.rpartition("_")[2])): offset for name, offset in offsets.items()}
 
 

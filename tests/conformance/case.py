@@ -1,4 +1,4 @@
-"""A conformance case: a log, and what a coordinator holds after it."""
+"""A conformance case: a log, and the coordinator's expected state after it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NEW: tuple[Coordinator, ...] = ("new",)
 
 @dataclass(frozen=True)
 class Case:
-    """`groups` are exactly the groups, each with at least the given fields of the snapshot.
+    """`groups` are exactly the expected groups, each with at least the given fields of the snapshot.
 
-    `offsets` are exactly the committed offsets, by (group, topic, partition). With `fails`, a broker's load does.
-    `name` is that of Kafka's own test, whose class is `kafka_class`, or of the case in reference 9.6.
+    `offsets` are exactly the committed offsets, by (group, topic, partition). `fails` says that a broker's load
+    fails. `name` is the name of Kafka's own test in `kafka_class`, or of the case in reference 9.6.
     """
 
     kafka_class: str
@@ -31,7 +31,7 @@ class Case:
     fails: bool = False
 
     def differences(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
-        """What a snapshot (GroupMetadataCache.snapshot) has otherwise; nothing if it is as expected."""
+        """Return how a snapshot (GroupMetadataCache.snapshot) differs; empty if it is as expected."""
         groups = {group["group_id"]: group for group in snapshot["groups"]}
         found: dict[str, Any] = {}
         if groups.keys() != self.groups.keys() or len(groups) != len(snapshot["groups"]):

@@ -176,7 +176,7 @@ CLASSIC_CASES = (
         _CLASS,
         "testLoadGroupAndOffsetsWithCorruptedLog",
         BOTH,
-        # The log ends before its end offset: what there is has been read, and the load is over.
+        # The log ends before its end offset: the load ends after the existing records.
         Log(15).write(*commits(**FIXTURE)).batches,
         {GROUP: _SIMPLE},
         cells(**FIXTURE),

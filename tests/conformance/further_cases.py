@@ -1,4 +1,4 @@
-"""Logs that Kafka's own tests lack (reference 9.6); a name begins with the number of its case."""
+"""Logs that Kafka's own tests lack (reference 9.6). A name starts with the number of its case."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ FURTHER_CASES = (
         _SECTION,
         "compaction keeps the offset of the first record that is left, classic",
         CLASSIC,
-        # The commit at 1 was taken by compaction with its batch's first record: the batch counts as of 2, after 1's.
+        # Compaction removed the commit at 1, its batch's first record: the batch counts from 2, after the batch of 1.
         Log().write(*commits(bar_0=1, foo_0=2), producer=7).write(*commits(foo_0=3)).end(7).compacted({1, 2}).batches,
         {GROUP: _SIMPLE},
         cells(foo_0=3),

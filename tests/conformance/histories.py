@@ -1,4 +1,4 @@
-"""Random logs of one partition: every record type, several producers, all kinds of groups under few names."""
+"""Random logs of one partition: every record type, several producers, groups of all kinds under a few names."""
 
 from __future__ import annotations
 
@@ -157,18 +157,18 @@ _steps: st.SearchStrategy[Step] = st.one_of(
 
 @dataclass(frozen=True)
 class History:
-    """A log, perhaps compacted."""
+    """A log, possibly compacted."""
 
     batches: tuple[RecordBatch, ...]
 
     @property
     def offsets(self) -> list[int]:
-        """Where it may be cut: at the start, and behind each batch and each record."""
+        """The offsets at which the log may be cut: at its start, and after each batch and each record."""
         behind = [record.offset + 1 for batch in self.batches for record in batch.records]
         return sorted({0, *behind, *(batch.next_offset for batch in self.batches)})
 
     def between(self, start: int, end: int) -> list[RecordBatch]:
-        """The log from an offset to another; a batch across one of them is cut in two."""
+        """Return the log between two offsets; a batch across one of them is split."""
         return [_clipped(b, start, end) for b in self.batches if b.base_offset < end and b.next_offset > start]
 
 
@@ -183,7 +183,7 @@ def _clipped(batch: RecordBatch, start: int, end: int) -> RecordBatch:
 
 @st.composite
 def histories(draw: st.DrawFn, max_steps: int = 25) -> History:
-    """A log of some steps; of every other one compaction has removed records that a later one supersedes."""
+    """A log of some steps. In every second one, compaction has removed superseded records."""
     log = Log()
     for step in draw(st.lists(_steps, min_size=4, max_size=max_steps)):
         step(log)

@@ -1,4 +1,4 @@
-"""What the cases of the new coordinator have in common: groups as a snapshot shows them, and cases of one batch."""
+"""Shared by the cases of the new coordinator: groups as a snapshot shows them, and cases of one batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(epoch: int | None = 0, previous: int | None = -1, state: str | None = 
 
 
 def replay_case(name: str, *pairs: Pair, kafka_class: str = GROUPS, fails: bool = False, **group: Any) -> Case:
-    """One batch; `group` are the fields of the one group there is then, if any."""
+    """A case of one batch. `group` has the fields of the resulting group, if there is one."""
     return Case(kafka_class, name, NEW, Log().write(*pairs).batches, {GROUP: group} if group else {}, fails=fails)
 
 

@@ -1,4 +1,4 @@
-"""The state tables as dictionaries, kept up to date by the job's own pure functions, without Spark and Delta."""
+"""The state tables as dictionaries, updated by the job's own pure functions, without Spark and Delta."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CellKey = tuple[Any, ...]
 
 
 def consumed(batches: Iterable[RecordBatch]) -> list[LogRecord]:
-    """The records that a read_committed consumer gets of the log."""
+    """Return the records of the log that a read_committed consumer gets."""
     whole = list(batches)
     return [record for batch in find_transactions(whole).committed(whole) for record in batch.records]
 

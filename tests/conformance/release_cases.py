@@ -1,6 +1,7 @@
-"""Logs that releases of Kafka load differently: what each of those tried does (reference 5.11).
+"""Logs that Kafka releases load differently: the result in each tested release (reference 5.11).
 
-Real brokers load them in tests/kafka/test_release_rules.py, the model in tests/unit/coordinator/test_release_rules.py.
+Real brokers load them in tests/kafka/test_release_rules.py, the model in
+tests/unit/coordinator/test_release_rules.py.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ TOO_MANY = 1_000_001
 
 @dataclass(frozen=True)
 class ReleaseCase:
-    """A log of the group that is called like the case, and the type of the group that a release's load makes of it.
+    """A log of the group named like the case, and the group type that each release's load makes of it.
 
-    None is a load that fails, "" a log of no group. `by_release` has the releases that differ from `otherwise`.
+    None is a failed load, "" a log without a group. `by_release` has the releases that differ from `otherwise`.
     """
 
     group: str
@@ -89,7 +90,7 @@ def _streams_group(group: str) -> tuple[Pair, ...]:
 
 UPGRADED, DOWNGRADED, LARGE_ARRAY = "upgraded-21117", "downgraded-21117", "large-array"
 RELEASE_CASES = (
-    # Of every release here.
+    # The same in every release here.
     ReleaseCase("tombstones-17306", _tombstones("tombstones-17306", "m1"), "", {}),
     ReleaseCase(
         "commits-17306",
@@ -97,7 +98,7 @@ RELEASE_CASES = (
         "Consumer",
         {},
     ),
-    # The record by which m1 gives its partition up is gone: m2 has it first.
+    # The record in which m1 gives up its partition is gone: m2 gets it first.
     ReleaseCase(
         "taken-over-19862",
         (
@@ -108,7 +109,7 @@ RELEASE_CASES = (
         "Consumer",
         {"4.0.1": None, "4.1.1": None},
     ),
-    # Not so at an equal epoch.
+    # Different at an equal epoch.
     ReleaseCase(
         "owned-twice",
         (*_consumer_group("owned-twice", 3, "m1"), current(3, "m2", group="owned-twice", T1=[0])),
@@ -138,7 +139,7 @@ RELEASE_CASES = (
         None,
         {"unmerged": "Classic"},
     ),
-    # Only a member's own tombstone is left of its leaving: a rule is proposed, but what it is to do is still discussed.
+    # Of a leave only the member's own tombstone is left. Kafka's proposed rule for this is still under discussion.
     ReleaseCase(
         "member-21102",
         (*_consumer_group("member-21102", 2, "m1"), new(5, None, group="member-21102", memberId="m1")),

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def is_required(self) -> bool:
-        """Whether it must be tested, or be listed with a reason."""
+        """Whether it must be tested, or listed with a reason."""
         return bool(self.classes & REQUIRED)
 
 
@@ -71,7 +71,7 @@ def function_name(kafka_test: str) -> str:
 
 
 def tests() -> dict[tuple[str, str], list[str]]:
-    """Where each row is tested, by Kafka's class and test; a case counts by the name it has."""
+    """The place where each row is tested, by Kafka's class and test; a case counts by its name."""
     found: dict[tuple[str, str], list[str]] = {}
     functions = dict(_functions())
     for row in rows():
@@ -95,13 +95,13 @@ def _is_case_of(row: Row, kafka_class: str, name: str) -> bool:
 
 
 def not_in_tables() -> dict[str, str]:
-    """The reasons why what the model holds is not in the tables, by a case's name, or Kafka's class and that."""
+    """The reasons why state of the model is not in the tables, by case name, or by Kafka's class and case name."""
     document = json.loads((_DATA / "not_in_tables.json").read_text("utf-8"))
     return {name: reason for reason, names in document.items() for name in names}
 
 
 def reason_not_in_tables(case: Case) -> str | None:
-    """Return why the tables differ from the model here; None if they do not."""
+    """Return why the tables differ from the model for this case; None if they do not."""
     reasons = not_in_tables()
     return reasons.get(case.name) or reasons.get(f"{case.kafka_class} {case.name}")
 
@@ -118,7 +118,7 @@ def _functions() -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def page() -> str:
-    """The page as it must be."""
+    """Return the page's expected text."""
     tested, reasons = tests(), not_applicable()
     required = [row for row in rows() if row.is_required]
     done = sum((row.kafka_class, row.name) in tested for row in required)
@@ -167,7 +167,7 @@ def page() -> str:
 
 
 def _classes(tested: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
-    """Yield a line for each of Kafka's classes."""
+    """Yield a line for each Kafka class."""
     for (section, kafka_class), of_class in groupby(rows(), key=lambda row: (row.section, row.kafka_class)):
         found = list(of_class)
         where = sorted({place for row in found for place in tested.get((row.kafka_class, row.name), [])})
@@ -180,7 +180,7 @@ def _classes(tested: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
 
 
 def _grouped(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each reason, with the names that it is of."""
+    """Yield a line for each reason with its test names."""
     names: dict[str, dict[str, None]] = {}
     for reason, name in reasons:
         names.setdefault(reason, {})[name] = None

@@ -42,7 +42,7 @@ from tests.conformance.new_groups import (
 
 
 def _shard(name: str, value: Pair, tombstone: Pair | None, **group: Any) -> tuple[Case, ...]:
-    """A record of each type alone, and its tombstone alone: each finds its way to the group it belongs to."""
+    """A record of each type alone, and its tombstone alone: each must reach its group."""
     present = replay_case(name, value, kafka_class=SHARD, **group)
     return (
         (present,)

@@ -75,7 +75,7 @@ SHARE_AND_STREAMS_CASES = (
         "testReplayStreamsGroupTargetAssignmentMemberTombstoneExisting",
         streams_target(s=[0]),
         new(21, None, memberId="m1"),
-        new(20, None),  # it would fail if a target were left
+        new(20, None),  # it would fail if a target remained
         **STREAMS,
     ),
     replay_case(

@@ -1,4 +1,4 @@
-"""What the state tables hold of one offsets partition, in the words of the model's snapshot."""
+"""The state tables' rows of one offsets partition, in the form of the model's snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOT_ASSIGNED = {"target", "pending_revocation"}
 
 
 def snapshot(rows: Mapping[str, Iterable[Row]]) -> dict[str, Any]:
-    """`rows` has those of groups, group_members, member_assignments and committed_offsets."""
+    """Return the snapshot. `rows` has groups, group_members, member_assignments and committed_offsets."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in rows["group_members"]:
         members[row["group_id"]].append(row)
@@ -34,7 +34,7 @@ def _group(row: Row, members: list[Row], assigned: Mapping[tuple[str, str], list
         "group_id": row["group_id"],
         "type": row["group_type"],
         "state": row["state"],
-        # The tables have the protocol type of the record; brokers list newer types under the type's own name.
+        # The tables have the record's protocol type; brokers list newer types under the type's own name.
         "protocol_type": row["protocol_type"] if is_classic else row["group_type"].lower(),
         "protocol": row["protocol"],
     }
@@ -52,7 +52,7 @@ def _member(row: Row, assigned: list[Row], is_classic: bool) -> dict[str, Any]:
     found = {name: row[name] for name in names} | {"assignment": _assignment(assigned)}
     if is_classic:
         return found
-    # A member of which only the current assignment is left: the broker's builder starts with empty texts.
+    # A member with only its current assignment left: the broker's builder starts with empty texts.
     found |= {name: found[name] or "" for name in ("client_id", "client_host")}
     return found | {name: row[name] for name in ("member_epoch", "previous_member_epoch", "member_state")}
 
@@ -84,7 +84,7 @@ def _offset(row: Row) -> dict[str, Any]:
 
 
 def without_empty_assignments(found: dict[str, Any]) -> dict[str, Any]:
-    """The model's snapshot without topics of which a member has no partition: the tables have a row a partition."""
+    """Drop topics without partitions from the model's snapshot: the tables have one row per partition."""
     for group in found["groups"]:
         for member in group["members"]:
             member["assignment"] = [entry for entry in member["assignment"] if entry["partitions"]]

@@ -1,4 +1,4 @@
-"""Random logs as a broker writes them: groups of all types that are born, change, convert and are deleted."""
+"""Random logs as a broker writes them: groups of all types are created, change, convert and are deleted."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _NO_GROUP, _SIMPLE, _CLASSIC, _CONSUMER, _SHARE, _STREAMS = "none", "simple", "c
 _JOINS = {_CONSUMER, _SHARE, _STREAMS}
 # Per type: the records of member, target epoch, target, current assignment, the group's own, and further ones.
 _TYPES = {_CONSUMER: (5, 6, 7, 8, 3, (4,)), _SHARE: (10, 12, 13, 14, 11, (15,)), _STREAMS: (19, 20, 21, 22, 17, (23,))}
-# No partition ever has two owners.
+# A partition never has two owners.
 _PARTITIONS = {member: st.lists(st.sampled_from(own), unique=True) for member, own in (("m1", (0, 2)), ("m2", (1, 3)))}
 
 
 @dataclass
 class _Group:
-    """A group as its coordinator knows it, and the records that its next change writes."""
+    """A group as its coordinator knows it, and the records of its next change."""
 
     name: str
     draw: st.DrawFn
@@ -54,7 +54,7 @@ class _Group:
     offsets: set[tuple[str, int]] = field(default_factory=set)
 
     def step(self) -> Iterator[Pair]:
-        """Write what one change of the group writes."""
+        """Write the records of one change of the group."""
         actions = ["commit", "commit", "forget", "delete", "change", "change"]
         action = self.draw(st.sampled_from(actions))
         if action == "commit" and self.kind != _SHARE:
@@ -120,7 +120,7 @@ class _Group:
             yield from self._join(member)
 
     def _downgrade(self) -> Iterator[Pair]:
-        """The last member of the consumer protocol leaves: the group goes on as a classic one (reference 5.8)."""
+        """The last member of the consumer protocol leaves: the group becomes a classic one (reference 5.8)."""
         yield from self._member_tombstones(sorted(self.members))
         yield from self._group_tombstones()
         self.kind = _CLASSIC

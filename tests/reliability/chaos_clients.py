@@ -105,7 +105,7 @@ class ChaosClients:
         self._in_a_process(_delete_groups, self._server, self._rng.sample(self._groups, 2))
 
     def _in_a_process(self, work: Callable[..., None], *arguments: Any, **options: Any) -> None:
-        """Do it in a process of its own: where a coordinator goes away, librdkafka may abort that, or never end."""
+        """Do it in a separate process: if a coordinator disappears, librdkafka may abort the process or never end."""
         process = _APART.Process(target=_quietly, args=(partial(work, *arguments, **options),), daemon=True)
         process.start()
         process.join(_SECONDS_APART)

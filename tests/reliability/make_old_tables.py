@@ -101,7 +101,7 @@ def play(kafka: EmbeddedKafka, program: OldProgram, stack: ExitStack) -> None:
 
 
 def pack(parts: dict[str, Path], fixture: Path) -> None:
-    """Tables, checkpoints, answers and the broker's data into one archive, without what a broker makes again."""
+    """Pack tables, checkpoints, answers and the broker's data into one archive, without recreatable files."""
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         entry.uid = entry.gid = 0

@@ -108,7 +108,7 @@ def state_differences(tables: PathStore, records: Records, topic_names: Mapping[
 
 
 def history_differences(tables: PathStore, bootstrap_server: str) -> list[str]:
-    """How the history tables differ from their ledger, and from the topic: each record is there once, in its table."""
+    """Return how the history tables differ from their ledger and the topic; each record must be there once."""
     topic = TopicReader(Cluster(bootstrap_server), {}, tables, lambda _line: None).reconcile()
     found = [*ledger_differences(tables, checksums=True), *topic.differences]
     return [

@@ -1,4 +1,4 @@
-"""This tier starts no Java: it is the loop of someone who edits one file."""
+"""This tier starts no Java: it is for quick runs while you edit one file."""
 
 from __future__ import annotations
 

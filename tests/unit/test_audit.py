@@ -1,4 +1,4 @@
-"""`make audit` by the real pip-audit and the real jars: clean, vulnerable and "nobody knows" are three answers."""
+"""`make audit` with the real pip-audit and the real jars: clean, vulnerable and "nobody knows" are three answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLEAN, VULNERABLE, WRONG_USAGE, NOT_ASKED = range(4)
 HASH = "--hash=sha256:74c935a1b8bb9a3947c50a54766a969d4846290e1e788ea44c1392163723c3bd"
 OLD, NEW = f"jinja2==2.10 {HASH}\n", f"jinja2==3.1.6 {HASH}\n"
 NO_OSV = ("--osv-url", f"http://{LOOPBACK}:9/v1/query")
-# As OSV has it, but for its text.
+# An OSV advisory without its text.
 ADVISORY = {
     "id": "GHSA-462w-v97r-4m45",
     "modified": "2024-11-18T16:26:04Z",
@@ -60,7 +60,7 @@ def audit(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def osv() -> Iterator[list[str]]:
-    """Options that ask a database of two advisories, which answers as OSV does, each batch on two pages."""
+    """Options that query a stub of OSV with two advisories, which returns each batch in two pages."""
 
     class Database(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -104,7 +104,7 @@ def osv() -> Iterator[list[str]]:
 
 
 def jar(path: Path, *packages: str) -> Path:
-    """Write a jar that says, as Maven writes it, that it has `packages` in it (`group:artifact:version`)."""
+    """Write a jar that, as Maven does, declares the `packages` in it (`group:artifact:version`)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as opened:
         opened.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
@@ -117,7 +117,7 @@ def jar(path: Path, *packages: str) -> Path:
 
 @pytest.fixture(scope="module")
 def jars() -> dict[str, Any]:
-    """What scripts/audit_jars.py has, and `parts`, `nameless` and `found` of all the jars that we run and ship."""
+    """The contents of scripts/audit_jars.py, with `parts`, `nameless` and `found` for all jars that we run and ship."""
     script = runpy.run_path(str(ROOT / "scripts" / "audit_jars.py"))
     listed = json.loads(script["LIST"].read_text())
     bundles, missing = script["ours"]()
@@ -141,13 +141,13 @@ def test_vulnerable_and_clean(tmp_path: Path, osv: list[str]) -> None:
     assert done.stdout == "1 of 1 packages looked up, 0 vulnerabilities.\n"
 
 
-def test_the_lock_is_one_that_it_can_read(osv: list[str]) -> None:
+def test_pip_audit_can_read_the_lock(osv: list[str]) -> None:
     done = audit(ROOT / "requirements.lock", *osv)
     assert (done.returncode, done.stderr) == (CLEAN, "")
     assert int(done.stdout.split()[0]) > 100
 
 
-def test_a_database_that_is_not_reached_is_no_clean_answer(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_not_a_clean_answer(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(NEW)
     done = audit(file, "--vulnerability-service", "osv", *NO_OSV)
@@ -155,7 +155,7 @@ def test_a_database_that_is_not_reached_is_no_clean_answer(tmp_path: Path) -> No
     assert done.stderr.startswith("audit: not done, nobody knows: ")
 
 
-def test_a_package_that_the_database_does_not_know_is_no_clean_answer(tmp_path: Path) -> None:
+def test_a_package_unknown_to_the_database_is_not_a_clean_answer(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(f"offsetstream-is-not-there==1.0 {HASH}\n")
     done = audit(file)
@@ -165,7 +165,7 @@ def test_a_package_that_the_database_does_not_know_is_no_clean_answer(tmp_path: 
     assert audit(file, "--osv-uri", "x").returncode == WRONG_USAGE
 
 
-def test_pypi_knows_an_old_version(tmp_path: Path) -> None:
+def test_pypi_reports_a_vulnerable_version(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(OLD)
     done = audit(file)
@@ -175,7 +175,7 @@ def test_pypi_knows_an_old_version(tmp_path: Path) -> None:
     assert "jinja2 2.10: " in done.stdout
 
 
-def test_osv_knows_a_jar(tmp_path: Path, osv: list[str]) -> None:
+def test_osv_reports_a_vulnerable_jar(tmp_path: Path, osv: list[str]) -> None:
     old = jar(tmp_path / "shaded-1.0.jar", "org.example:shaded:1.0", f"{KAFKA}:3.9.0")
     done = audit(old, *osv)
     assert (done.returncode, done.stderr) == (VULNERABLE, "")
@@ -189,7 +189,7 @@ def test_osv_knows_a_jar(tmp_path: Path, osv: list[str]) -> None:
     assert done.stdout == "1 packages in 1 jars looked up, 0 vulnerabilities, 0 new.\n"
 
 
-def test_without_osv_a_list_of_a_day_answers_and_nothing_is_clean(tmp_path: Path) -> None:
+def test_without_osv_the_dated_list_answers_and_nothing_is_clean(tmp_path: Path) -> None:
     done = audit(jar(tmp_path / "kafka-clients-3.9.0.jar", f"{KAFKA}:3.9.0"), *NO_OSV)
     assert done.returncode == VULNERABLE
     assert "GHSA-vgq5-3255-v292, CVE-2025-27817, mended in 3.9.1;" in done.stdout
@@ -198,7 +198,7 @@ def test_without_osv_a_list_of_a_day_answers_and_nothing_is_clean(tmp_path: Path
     assert (done.returncode, done.stderr) == (NOT_ASKED, "audit: nobody knows what came after the list\n")
 
 
-def test_a_jar_without_a_name_inside_has_one_by_its_file_and_folders(tmp_path: Path, osv: list[str]) -> None:
+def test_a_jar_without_a_name_inside_is_named_by_its_file_and_folders(tmp_path: Path, osv: list[str]) -> None:
     in_ivy = jar(tmp_path / "org.apache.kafka" / "kafka-clients" / "jars" / "kafka-clients-3.9.0.jar")
     assert audit(in_ivy, *osv).returncode == VULNERABLE
     done = audit(jar(tmp_path / "mystery-1.0.jar"), *osv)
@@ -219,7 +219,7 @@ def test_all_jars_that_we_run_and_ship_are_read(jars: dict[str, Any]) -> None:
     assert {"org.eclipse.jetty:jetty-http", "com.nimbusds:nimbus-jose-jwt"} <= inside
 
 
-def test_what_the_image_adds_is_read_from_the_dockerfile(jars: dict[str, Any]) -> None:
+def test_the_images_jars_are_read_from_the_dockerfile(jars: dict[str, Any]) -> None:
     text = (ROOT / "Dockerfile").read_text()
     added = jars["dockerfile_adds"]()
     assert added == [("org.apache.hadoop:hadoop-aws:3.4.1",)]
@@ -231,7 +231,7 @@ def test_what_the_image_adds_is_read_from_the_dockerfile(jars: dict[str, Any]) -
     assert ("org.apache.hadoop:hadoop-aws", "3.4.1") in {(part.package, part.version) for part in jars["parts"]}
 
 
-def test_what_is_known_is_there_and_has_a_reason(jars: dict[str, Any]) -> None:
+def test_known_findings_exist_and_have_a_reason(jars: dict[str, Any]) -> None:
     found = {(each.part.by, each.id) for each in jars["found"]}
     for group in jars["listed"]["known"]:
         gone = {id for id in group["ids"] if (group["by"], id) not in found}
@@ -240,7 +240,7 @@ def test_what_is_known_is_there_and_has_a_reason(jars: dict[str, Any]) -> None:
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", group["since"])
 
 
-def test_what_is_known_is_a_line_and_no_longer_the_exit_code(
+def test_known_findings_are_printed_but_do_not_set_the_exit_code(
     jars: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def told(known: list[dict[str, Any]], *, every: bool = False) -> tuple[int, list[str]]:
@@ -259,7 +259,7 @@ def test_what_is_known_is_a_line_and_no_longer_the_exit_code(
     assert lines[0].split("; ")[1].startswith(f"{known[0]['by']}: ")
 
 
-def test_versions_are_in_the_order_of_maven(jars: dict[str, Any]) -> None:
+def test_versions_sort_as_in_maven(jars: dict[str, Any]) -> None:
     rising = "2.0-alpha1 2.0-beta9 2.0-rc1 2.0 2.0.1 2.10 4.1.91.Final 4.1.118.Final 4.1.118.1 4.2.0.Alpha1 4.2.0.Final"
     rising += " 9.4.57 9.4.57.v20241219 9.4.60 33.4.0-jre 33.4.1"
     assert sorted(reversed(rising.split()), key=jars["order"]) == rising.split()  # noqa: C414  # a stable sort hides ties

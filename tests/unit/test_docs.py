@@ -1,4 +1,4 @@
-"""The documents stand alone: every section and rule that code, tests and documents cite is there."""
+"""The documents are complete: every section and rule that code, tests and documents cite exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)#]*)(#[^)]*)?\)|`(docs/[\w./-]+\.md)`")
 
 
 def files() -> Iterator[Path]:
-    """Everything that is read by people, but for the tools' own folders."""
+    """Return every file that people read, except the tools' own folders."""
     for folder in ("offsetstream", "streaming_jobs", "testkit", "tests", "benchmarks", "scripts", "docs"):
         yield from (f for f in sorted((ROOT / folder).rglob("*")) if f.suffix in {".py", ".json", ".md", ".sql"})
     yield ROOT / "README.md"
@@ -38,7 +38,7 @@ def cited(text: str) -> Iterator[tuple[str, str]]:
             yield kind.lower().removesuffix("s"), number
 
 
-def test_every_citation_is_a_section_that_is_there() -> None:
+def test_every_cited_section_exists() -> None:
     sections = {
         "reference": numbered_headings(*(DOCS / "reference").glob("*.md")),
         "rule": numbered_headings(DOCS / "development" / "rules.md"),
@@ -51,7 +51,7 @@ def test_every_citation_is_a_section_that_is_there() -> None:
     assert lacking == []
 
 
-def test_a_citation_of_many_sections_is_understood() -> None:
+def test_a_citation_of_several_sections_is_parsed() -> None:
     text = "(reference 4.10, 5.9 rows 3 and 4; rule 4), reference 5.10 item 5), (rules 5\n    # and 8)"
     assert list(cited(text)) == [
         ("reference", "4.10"), ("reference", "5.9"), ("rule", "4"), ("reference", "5.10"), ("rule", "5"), ("rule", "8"),
@@ -59,7 +59,7 @@ def test_a_citation_of_many_sections_is_understood() -> None:
 
 
 def test_every_link_to_a_file_leads_to_one() -> None:
-    # The reference names files of Kafka's own.
+    # The reference names files of Kafka.
     pages = [*DOCS.rglob("[!01]*.md"), *ROOT.glob("*.md")]
     broken = []
     for page in pages:
@@ -71,7 +71,7 @@ def test_every_link_to_a_file_leads_to_one() -> None:
     assert broken == []
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     pages = [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
     named = [(page.name, *each) for page in pages for each in TEST.findall(page.read_text("utf-8"))]
     assert len(named) > 50
@@ -101,7 +101,7 @@ def test_the_page_of_the_commands_is_current() -> None:
 
 
 def test_docstrings_have_one_markup() -> None:
-    """That of these documents: Markdown's single backticks, no roles."""
+    """The same as in the documents: Markdown's single backticks, no roles."""
     other = re.compile(r"(?<![`\"])`{2}(?![`\"])|:(?:class|func|meth|data|attr|mod|exc):`")
     found = [
         f"{file.relative_to(ROOT)}:{number}"

@@ -1,4 +1,4 @@
-"""What programs import: `offsetstream` itself."""
+"""What programs import: the package `offsetstream`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_importing_it_loads_nothing_else() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     for name in offsetstream.__all__:
         assert getattr(offsetstream, name) is not None
     assert set(offsetstream.__all__) <= set(dir(offsetstream))
@@ -43,7 +43,7 @@ def test_every_public_name_is_there() -> None:
         offsetstream.nothing  # noqa: B018
 
 
-def test_decode_gives_what_it_was_given() -> None:
+def test_decode_returns_the_type_that_it_was_given() -> None:
     table = records()
     decoded = offsetstream.decode(table)
     assert decoded.schema == DECODED_SCHEMA
@@ -65,7 +65,7 @@ def test_decode_of_a_frame_keeps_its_index() -> None:
     assert offsetstream.decode(frame.iloc[:0]).empty
 
 
-def test_what_decode_cannot_take() -> None:
+def test_decode_refuses_invalid_input() -> None:
     with pytest.raises(TypeError, match="records are a list"):
         offsetstream.decode([(b"", b"")])
     with pytest.raises(KeyError):
@@ -112,7 +112,7 @@ def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
         assert "group_id" in found.column_names
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_tables_are_an_error(tmp_path: Path) -> None:
     new_tables(tmp_path)
     tables = offsetstream.open_tables(tmp_path)
     shutil.rmtree(tmp_path / "groups")

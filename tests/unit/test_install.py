@@ -1,4 +1,4 @@
-"""What `make install` says in one line when something that the machine must have is missing."""
+"""What `make install` prints in one line when the machine lacks something."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """What of the repository is read before anything is installed."""
+    """The repository files that are read before anything is installed."""
     (folder := tmp_path / "fresh" / "scripts").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "install.py", folder)
     for name in ("offsetstream", "requirements.lock", "pyproject.toml"):
@@ -48,7 +48,7 @@ def test_a_wrong_or_missing_java(fresh: Path, tmp_path: Path, version: str | Non
 
 
 def test_lint_and_types_need_no_java(fresh: Path, tmp_path: Path) -> None:
-    """An environment that is made is not made anew, whatever JAVA_HOME says."""
+    """An existing environment is not made again, whatever JAVA_HOME says."""
     needed = b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
     (fresh / ".venv").mkdir()
     (fresh / ".venv" / ".offsetstream-installed").write_text(hashlib.sha256(needed).hexdigest())

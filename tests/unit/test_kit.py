@@ -1,4 +1,4 @@
-"""The kit: what a session of tests inherits, shows of a failure, waits for, and leaves behind."""
+"""The test kit: what a session of tests inherits, shows of a failure, waits for, and leaves behind."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_what_is_printed():
 '''
 
 
-def test_a_session_that_fails_shows_pages_and_ends_all_that_it_started(tmp_path: Path) -> None:
-    """Its parent ignores Ctrl-C, as that of `nohup make test` does."""
+def test_a_failing_session_shows_pages_and_ends_its_processes(tmp_path: Path) -> None:
+    """Its parent ignores Ctrl-C, like the one of `nohup make test`."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (tmp_path / "test_failing.py").write_text(FAILING, "utf-8")
@@ -82,7 +82,7 @@ def test_it():
 """
 
 
-def test_a_session_that_is_asked_to_end_ends_all_that_it_started(tmp_path: Path) -> None:
+def test_an_interrupted_session_ends_its_processes(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (tmp_path / "test_waiting.py").write_text(WAITING, "utf-8")
@@ -102,14 +102,14 @@ def test_a_session_that_is_asked_to_end_ends_all_that_it_started(tmp_path: Path)
         started = tmp_path / "started"
         running.await_(lambda: started.exists() and started.read_text() != "")
         running.process.terminate()
-        # Who is impatient asks again: what the session does not end then, nobody does.
+        # An impatient user interrupts again: what the session then leaves, nobody ends.
         await_(lambda: running.process.poll() is not None, meanwhile=running.process.terminate)
         assert running.ended() != 0
         assert "which is killed now: sleep 1000" in running.said()
     assert not is_alive(int(started.read_text()))
 
 
-def test_a_wait_in_vain_says_for_what_and_what_it_saw_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_wait_names_its_condition_and_the_last_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SECONDS", 0.01)
     found = {"orders": 7}
     with pytest.raises(AssertionError) as failed:
@@ -122,7 +122,7 @@ def test_a_wait_in_vain_says_for_what_and_what_it_saw_last(monkeypatch: pytest.M
     ]
 
 
-def test_a_wait_ends_where_it_has_become_hopeless() -> None:
+def test_a_hopeless_wait_ends_early() -> None:
     def ended() -> None:
         raise AssertionError("it has ended")
 

@@ -1,4 +1,4 @@
-"""The pages for operators: what they name is there. `cli/test_night.py` and `tests/kafka` run their commands."""
+"""The operators' pages: everything that they name exists. `cli/test_night.py` and `tests/kafka` run their commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERATIONS, MONITOR, RUNBOOK = (
 )
 METRICS, SIZING = ((ROOT / "docs" / "reference" / f"{page}.md").read_text("utf-8") for page in ("metrics", "sizing"))
 GUIDE = OPERATIONS + MONITOR + RUNBOOK
-RUNBOOKS = [  # alerts lead to these
+RUNBOOKS = [  # alerts link to these
     "The job is behind",
     "An offsets partition is blocked",
     "Records cannot be decoded",
@@ -43,7 +43,7 @@ def test_the_table_of_metrics_is_current() -> None:
     assert script["page_with_metrics"](METRICS) == METRICS, "run 'make docs'"
 
 
-def test_every_metric_that_is_named_is_there() -> None:
+def test_every_named_metric_exists() -> None:
     there = {*job_families()}
     for file in (COORDINATORS, GROUPS, "kafka-exporter", "kminion"):
         there |= {each.name for rows in queried_families(file) for each in rows.families}
@@ -55,7 +55,7 @@ def test_every_metric_that_is_named_is_there() -> None:
     assert in_reference == there
 
 
-def test_every_option_that_is_named_is_one() -> None:
+def test_every_named_option_exists() -> None:
     options = {
         option
         for _, command in leaves(main, [])
@@ -68,7 +68,7 @@ def test_every_option_that_is_named_is_one() -> None:
     assert named - options == {"--version"} | of_kafka
 
 
-def test_every_benchmark_that_is_named_is_there() -> None:
+def test_every_named_benchmark_exists() -> None:
     rows = json.loads((ROOT / "docs" / "explanation" / "benchmarks.json").read_text("utf-8"))["rows"]
     for words in re.findall(r"`python -m benchmarks ([a-z -]+)`", SIZING):
         assert set(words.split()) <= {row["name"] for row in rows}

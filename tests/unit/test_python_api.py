@@ -1,4 +1,4 @@
-"""The tables as people explore them: an interpreter that has just started, and what it answers to what they type."""
+"""The tables as people explore them in a new interpreter: what they type, and what they see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from testkit.tables import append_rows, new_tables
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "explore.ipynb"
 NOW = datetime.now(UTC).replace(microsecond=0)
-# As a console and a notebook do: every cell in one namespace, the value of a last expression shown.
+# Like a console or notebook: all cells share a namespace, and the value of a last expression is shown.
 TYPING = """
 import ast, json, sys
 for missing in json.loads(sys.argv[2]):
@@ -48,7 +48,7 @@ def type_in(folder: Path, *cells: str, missing: Sequence[str] = ()) -> subproces
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which lies `tables`: two groups, and nine messages that wait for one of them."""
+    """A folder that contains `tables`: two groups, and nine unread messages for one of them."""
     folder = tmp_path_factory.mktemp("explored")
     new_tables(folder / "tables")
     rows = []
@@ -73,7 +73,7 @@ def tables(folder: Path) -> offsetstream.Tables:
     return offsetstream.open_tables(folder / "tables")
 
 
-def test_what_is_there_is_seen_at_once(folder: Path) -> None:
+def test_the_contents_are_shown_at_once(folder: Path) -> None:
     done = type_in(folder, "import offsetstream", "tables = offsetstream.open_tables('tables')", "tables")
     assert (done.returncode, done.stderr) == (0, "")
     shown = [line.split() for line in done.stdout.splitlines()]
@@ -85,12 +85,12 @@ def test_what_is_there_is_seen_at_once(folder: Path) -> None:
     assert max(map(len, done.stdout.splitlines()[1:])) <= 120
 
 
-def test_a_look_at_what_is_there_reads_no_data(tables: offsetstream.Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_showing_the_contents_reads_no_data(tables: offsetstream.Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PathSource, "relation", lambda *_: pytest.fail("data was read"))
     assert "committed_offsets" in repr(tables)
 
 
-def test_a_look_at_what_is_there_raises_nothing(folder: Path, tmp_path: Path) -> None:
+def test_showing_the_contents_never_raises(folder: Path, tmp_path: Path) -> None:
     damaged = shutil.copytree(folder / "tables", tmp_path / "tables")
     tables = offsetstream.open_tables(damaged)
     shutil.rmtree(damaged / "groups")
@@ -103,7 +103,7 @@ def test_a_look_at_what_is_there_raises_nothing(folder: Path, tmp_path: Path) ->
     assert "committed_offsets" in repr(tables)
 
 
-def test_a_look_at_what_is_there_asks_no_store_where_that_costs(folder: Path) -> None:
+def test_showing_the_contents_sends_no_costly_request(folder: Path) -> None:
     opened: list[str] = []
 
     class ObjectStore(PathStore):
@@ -120,7 +120,7 @@ def test_a_look_at_what_is_there_asks_no_store_where_that_costs(folder: Path) ->
     assert opened == ["groups"]
 
 
-def test_the_names_say_what_they_are(tables: offsetstream.Tables) -> None:
+def test_table_and_view_names_are_described(tables: offsetstream.Tables) -> None:
     assert tables.tables["committed_offsets"]
     assert {"thresholds", "operations"} <= tables.tables.keys()
     assert "lag" in tables.views
@@ -142,7 +142,7 @@ def test_rows_are_frames_and_arrow(tables: offsetstream.Tables) -> None:
 
 
 def test_the_day_of_a_partition_is_in_every_answer(tables: offsetstream.Tables) -> None:
-    """It is in the paths of files alone."""
+    """The day is only in the files' paths."""
     today = NOW.date()
     assert {row["written_day"] for row in tables.read("offset_commits").to_pylist()} == {today}
     found = tables.sql(
@@ -151,14 +151,14 @@ def test_the_day_of_a_partition_is_in_every_answer(tables: offsetstream.Tables) 
     assert found.to_pylist() == [{"written_day": today, "n": 2}]
 
 
-def test_a_folder_above_the_tables_makes_no_column(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_above_the_tables_adds_no_column(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder / "tables", tmp_path / "topic=elsewhere" / "day=1" / "tables")
     commits, before = (offsetstream.open_tables(each).offset_commits() for each in (copy, folder / "tables"))
     assert commits.column_names == before.column_names
     assert {row["topic"] for row in commits.to_pylist()} == {"orders"}
 
 
-def test_what_is_wanted_is_said_as_on_the_command_line(tables: offsetstream.Tables) -> None:
+def test_filters_are_those_of_the_command_line(tables: offsetstream.Tables) -> None:
     assert tables.view("lag", group=["billing", "billing-test"], topic="orders", partition=0).num_rows == 2
     assert tables.read("offset_commits", group="billing-test").num_rows == 1
     assert tables.view("offsets_at", at="0s").column_names == tables.view("offsets_at", at=NOW).column_names
@@ -186,7 +186,7 @@ def test_sql_reaches_nothing_else(tables: offsetstream.Tables, tmp_path: Path, q
     assert file.read_text() == "a\n1\n"
 
 
-def test_all_answers_are_of_one_moment(folder: Path, tmp_path: Path) -> None:
+def test_all_answers_have_the_same_time(folder: Path, tmp_path: Path) -> None:
     tables = offsetstream.open_tables(shutil.copytree(folder / "tables", tmp_path / "tables"))
     before = tables.committed_offsets().num_rows
     append_rows(tmp_path / "tables", "committed_offsets", [{"group_id": "new", "in_coordinator_partition": True}])
@@ -195,7 +195,7 @@ def test_all_answers_are_of_one_moment(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("max_age", "is_stale"), [(timedelta.max, False), (timedelta(0), True)])
-def test_an_age_holds_for_views_and_sql(tmp_path: Path, max_age: timedelta, is_stale: bool) -> None:
+def test_a_maximum_age_applies_to_views_and_sql(tmp_path: Path, max_age: timedelta, is_stale: bool) -> None:
     new_tables(tmp_path, GroupWorld(1).rows)
     tables = offsetstream.open_tables(tmp_path, max_age=max_age)
     assert tables.freshness()["is_stale"].unique().to_pylist() == [is_stale]
@@ -224,7 +224,7 @@ def test_an_age_holds_for_views_and_sql(tmp_path: Path, max_age: timedelta, is_s
         ("sql('FROM offsets_at')", "in Python at='10m'"),
     ],
 )
-def test_an_error_is_one_line_that_says_what_is_nearest(tables: offsetstream.Tables, typed: str, told: str) -> None:
+def test_an_error_is_one_line_with_the_nearest_name(tables: offsetstream.Tables, typed: str, told: str) -> None:
     with pytest.raises((UsageError, UnknownNameError, QueryError)) as raised:
         eval(f"tables.{typed}", {"tables": tables})  # noqa: S307 - ours, as a user types it
     assert told in str(raised.value)
@@ -236,7 +236,7 @@ def test_a_group_without_rows_is_no_error(tables: offsetstream.Tables) -> None:
 
 
 @pytest.mark.parametrize("named", ["nope", "file:///nope"])
-def test_no_tables_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+def test_missing_tables_are_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(NoTableError, match=r"^there are no tables in /.*nope: name a job's folder.*$"):
         offsetstream.open_tables(named)
@@ -251,13 +251,13 @@ def test_no_tables_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("offsetstream.open_tables('tables').groups().df()", "pandas", "pandas"),
         ("offsetstream.open_tables('tables').groups().pl()", "polars", "polars"),
         ("offsetstream.auto_committing_consumer", "confluent_kafka", "cluster"),
-        ("offsetstream.fetch_offsets", "confluent_kafka", "spark"),  # by Java, which is PySpark's
+        ("offsetstream.fetch_offsets", "confluent_kafka", "spark"),  # by Java, which PySpark brings
         ("from offsetstream import run", "py4j", "spark"),
         ("offsetstream.JobSettings", "pydantic", "spark"),
         ("offsetstream.JobSettings", "javaproperties", "spark"),
     ],
 )
-def test_a_missing_package_is_one_line(folder: Path, typed: str, missing: str, extra: str) -> None:
+def test_a_missing_package_is_a_one_line_error(folder: Path, typed: str, missing: str, extra: str) -> None:
     done = type_in(folder, "import offsetstream", typed, missing=[missing])
     told = f"MissingPackageError: this needs the package {missing}: pip install 'offsetstream[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"offsetstream.errors.{told}"
@@ -283,14 +283,14 @@ def test_a_type_checker_knows_the_names(tmp_path: Path) -> None:
         str(tmp_path / "cache"),
         "asks.py",
     ]
-    # It does not follow the import hook of a package that is installed in place.
+    # It does not follow the import hook of an editable install.
     environment = os.environ | {"MYPYPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     told = [line.partition(" error: ")[0] for line in done.stdout.splitlines() if " error: " in line]
     assert told == ["asks.py:4:", "asks.py:5:"], done.stdout
 
 
-def test_every_cell_of_the_notebook_answers(tmp_path: Path) -> None:
+def test_every_cell_of_the_notebook_runs(tmp_path: Path) -> None:
     cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
     typed = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     new_tables(tmp_path / "tables", GroupWorld(1).rows)

@@ -1,4 +1,4 @@
-"""The documents as a site: it builds where every link leads somewhere, and only there."""
+"""The documentation site builds, if every link leads to a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def test_readme_is_its_first_page_and_leads_to_the_others(site: Path) -> None:
+def test_readme_is_the_first_page_and_links_to_the_others(site: Path) -> None:
     first = (site / "index.html").read_text("utf-8")
     assert 'href="reference/tables/"' in first
     assert 'href="CONTRIBUTING/"' in first
@@ -48,7 +48,7 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     assert styles == []
 
 
-def test_what_leads_nowhere_fails_it(tmp_path: Path) -> None:
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     for name in PARTS:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)

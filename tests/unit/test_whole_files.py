@@ -1,4 +1,4 @@
-"""A session of tests of which one kills its process."""
+"""A test session in which one test kills its process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it(number):
 
 @pytest.mark.parametrize("deadly", [pytest.param({8}, id="one"), pytest.param({0, 1, 2, 19}, id="several at once")])
 def test_the_others_run_and_the_session_ends(deadly: set[int], tmp_path: Path) -> None:
-    """Each other file has a single test: a process has none to begin before it knows the next."""
+    """Each other file has a single test: a process starts none before it knows the next."""
     (tmp_path / "conftest.py").write_text(_CONFTEST, "utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
     for number in range(20):
