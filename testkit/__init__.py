@@ -1,1 +1,1 @@
-"""What tests and benchmarks share, neither of which imports the other: tables, brokers, processes, records, waiting."""
+"""Shared by tests and benchmarks, which do not import each other: tables, brokers, processes, records, waiting."""

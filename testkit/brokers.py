@@ -31,7 +31,7 @@ class BrokerUnderTest:
 
 
 def origin() -> str:
-    """Say in words where the broker comes from; starts nothing."""
+    """Return where the broker comes from, in words; starts nothing."""
     if ADDRESS in os.environ:
         return f"{os.environ[ADDRESS]} ({ADDRESS})"
     if _container_engine_answers():
@@ -55,7 +55,7 @@ def broker_for_tests() -> Iterator[BrokerUnderTest]:
 @cache
 def _container_engine_answers() -> bool:
     with warnings.catch_warnings():
-        # docker's client leaves its socket open where no engine answers; it is collected here, in silence.
+        # docker's client leaves its socket open if no engine answers; it is collected here without a warning.
         warnings.simplefilter("ignore", ResourceWarning)
         answers = _ping()
         gc.collect()
@@ -72,9 +72,9 @@ def _ping() -> bool:
 
 @contextmanager
 def _kafka_in_a_container() -> Iterator[str]:
-    """The embedded broker's settings in Kafka's own image, which takes them as environment variables.
+    """Run Kafka's own image with the embedded broker's settings as environment variables.
 
-    It listens inside on the very port that is published on the loopback address, so one address serves both sides.
+    Inside it listens on the same port that is published on the loopback address, so one address serves both sides.
     """
     client_port, broker_port, controller_port = free_ports(3)
     node = Node(1, client_port, broker_port, controller_port)

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, and all that a page did in it: what it asked for, complained of and drew."""
+"""Debian's headless Chromium, and everything that a page did in it: requests, errors and drawing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testkit.waiting import SECONDS
 
 Scheme = Literal["light", "dark"]
 _AXE = ("axe-core", "4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745", "axe.min.js")
-_NOBODY = f"http://{LOOPBACK}:9"  # where nobody listens
+_NOBODY = f"http://{LOOPBACK}:9"  # no server listens there
 _LISTEN = """
     window.violations = [];
     addEventListener("securitypolicyviolation", (event) =>
@@ -27,7 +27,7 @@ _UNFOLDED = """() => [...document.querySelectorAll(".chart")].filter((each) => !
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the browser, which is got first where the machine has none; what it asks for by itself gets nowhere."""
+    """Start the browser; installs it first if the machine has none. Its own background requests go nowhere."""
     program = debian_program("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, proxy={"server": _NOBODY})
@@ -38,7 +38,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A window; `requests`, which go to `proxy`, and `complaints` are all since it was opened."""
+    """A window. `requests` (sent to `proxy`) and `complaints` cover the time since it was opened."""
 
     def __init__(self, browser: Browser, width: int = 1200, scheme: Scheme = "light", proxy: str = _NOBODY) -> None:
         self._context = browser.new_context(
@@ -67,15 +67,15 @@ class Visit:
 
     @property
     def complaints(self) -> list[str]:
-        """What it wrote to the console, threw, asked the user, and was forbidden."""
+        """Console output, exceptions, dialogs, and blocked actions of the page."""
         return [*self._said, *self.page.evaluate("violations")]
 
     def unfold(self) -> None:
-        """Open all that is folded."""
+        """Open every folded part."""
         self.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
 
     def draw(self) -> None:
-        """Go to each chart that is not folded, as a reader does, until it is drawn."""
+        """Scroll to each chart that is not folded, as a reader does, until it is drawn."""
         charts = self.page.evaluate_handle(_UNFOLDED)
         for number in range(self.page.evaluate("(charts) => charts.length", charts)):
             self.page.evaluate("([charts, number]) => charts[number].scrollIntoView()", [charts, number])
@@ -84,7 +84,7 @@ class Visit:
         self.page.evaluate("scrollTo(0, 0)")
 
     def broken_rules(self) -> list[str]:
-        """Return which rules of accessibility are broken, by axe-core, and where."""
+        """Return the broken accessibility rules and their places, by axe-core."""
         self.page.evaluate(npm_file(*_AXE).read_text("utf-8"))
         found: list[dict[str, Any]] = self.page.evaluate("axe.run().then((result) => result.violations)")
         return [f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
@@ -92,7 +92,7 @@ class Visit:
 
 @contextmanager
 def outside() -> Iterator[tuple[str, list[str]]]:
-    """Be the way to everywhere, for a browser that has it as its proxy; the address, and all that was asked for."""
+    """Run a proxy for the browser. Yields its address and all requests that it received."""
     asked: list[str] = []
 
     class Proxy(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests' own, and what it signs, in every form that Kafka users have it in."""
+"""A certificate authority for tests, and the certificates that it signs, in every format that Kafka users have."""
 
 import subprocess
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ KEY_PASSWORD = "key-sesame-2"  # noqa: S105
 
 @dataclass(frozen=True)
 class Signed:
-    """A certificate, the key of its subject, and those that signed it, from the nearest to the root."""
+    """A certificate, its subject's key, and its signers, starting nearest to the root."""
 
     certificate: x509.Certificate
     key: EllipticCurvePrivateKey
@@ -37,7 +37,7 @@ class Signed:
 
     @property
     def chain(self) -> str:
-        """The certificate and the intermediate ones, as a client shows them: without the root."""
+        """The certificate and the intermediate ones, without the root, as a client presents them."""
         return "".join(map(pem_of, (self.certificate, *self.signers[:-1])))
 
     def key_pem(self, password: str | None = None) -> str:
@@ -57,7 +57,7 @@ def pem_of(certificate: x509.Certificate) -> str:
 
 
 def sign(name: str, signer: Signed | None = None, *, is_authority: bool = False) -> Signed:
-    """Make a key and its certificate, signed by itself where there is no signer; good for the loopback address."""
+    """Make a key and its certificate, self-signed without a signer; valid for the loopback address."""
     key = generate_private_key(SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -82,14 +82,14 @@ def keytool(*arguments: str) -> None:
 
 
 def trust_store(path: Path, certificate: Path, store_type: str) -> Path:
-    """Put a PEM file's certificate into a store as Kafka's documentation does it."""
+    """Import a PEM file's certificate into a trust store as Kafka's documentation does."""
     place = ("-keystore", str(path), "-storetype", store_type, "-storepass", STORE_PASSWORD)
     keytool("-importcert", "-noprompt", "-alias", "root", "-file", str(certificate), *place)
     return path
 
 
 def jks_of(pkcs12: Path, path: Path, key_password: str = STORE_PASSWORD) -> Path:
-    """Turn a PKCS12 key store into a JKS one, whose key may have a password of its own."""
+    """Convert a PKCS12 key store to a JKS one, whose key may have a different password."""
     source = ("-srckeystore", str(pkcs12), "-srcstorepass", STORE_PASSWORD, "-srcalias", "me")
     target = ("-destkeystore", str(path), "-deststoretype", "JKS", "-deststorepass", STORE_PASSWORD)
     keytool("-importkeystore", *source, *target, "-destkeypass", key_password)

@@ -1,6 +1,6 @@
-"""The decoded history as a plain derivation from the records: each group derived whole, before and after each step.
+"""The decoded history as a plain derivation from the records: each group is derived anew before and after each step.
 
-Slow and short on purpose: it is what `offsetstream/group_history/` is measured by.
+Slow and short on purpose: `offsetstream/group_history/` is compared with it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _ASSIGNMENT = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "part
 def expected_changes(
     records: Iterable[Row], names: Mapping[str, str], ends: Mapping[tuple[int, int], Collection[int]] | None = None
 ) -> dict[str, list[Row]]:
-    """Return the rows of each decoded table that rows of `group_records` mean, with times in milliseconds.
+    """Return the rows of each decoded table for rows of `group_records`, with times in milliseconds.
 
-    `ends`: offsets of logs, at which a step ends whatever follows.
+    `ends`: offsets of logs at which a step ends, whatever follows.
     """
     found: dict[str, list[Row]] = {table: [] for table in DECODED_TABLES}
     groups = defaultdict[tuple[int, int, str], list[Row]](list)
@@ -45,16 +45,17 @@ def expected_changes(
     for (partition, log_id, group_id), own in groups.items():
         place = {"offsets_partition": partition, "log_id": log_id}
         for table, row in _of_group(group_id, own, names, (ends or {}).get((partition, log_id), ())):
-            found[table].append(_held(row) | place)
+            found[table].append(_storable(row) | place)
     return found
 
 
 def difference(tables: Store, names: Mapping[str, str], *, steps_may_be_split: bool = False) -> dict[str, list[str]]:
-    """Return what the decoded tables lack, and have beyond what their records mean; nothing if they are equal.
+    """Return rows that the decoded tables lack or have in excess; empty if they are equal.
 
-    Of each log what lies before where `decoded_logs` says that it begins is not expected.
+    Records of a log before its start in `decoded_logs` are not expected.
 
-    With `steps_may_be_split` two appends of one group in one millisecond may count as two: a batch ended between them.
+    With `steps_may_be_split`, two appends of one group in one millisecond may count as two: a batch ended between
+    them.
     """
     actual = {table: [_plain(row) for row in read_rows(tables.open(table))] for table in DECODED_TABLES}
     starts = {_log(row): row["decoded_from_offset"] for row in read_rows(tables.open(DECODED_LOGS))}
@@ -77,7 +78,7 @@ def _log(row: Row) -> tuple[int, int]:
     return row["offsets_partition"], row["log_id"]
 
 
-def _held(row: Row) -> Row:
+def _storable(row: Row) -> Row:
     """Return a row without times that no engine can hold, as the tables have it."""
     at = row.get("state_timestamp_ms")
     return row if at is None or FIRST_MS <= at <= LAST_MS else row | {"state_timestamp_ms": None}
@@ -155,6 +156,6 @@ def _plain(row: Mapping[str, Any]) -> Row:
 
 
 def _counted(rows: Iterable[Row]) -> Counter[str]:
-    # The history has the name of a topic id as it was known then.
+    # The history has the topic name that was known for the topic id at that time.
     named = (row | {"topic": None} if row.get("topic_id") is not None else row for row in rows)
     return Counter(str(sorted(row.items())) for row in named)

@@ -1,4 +1,4 @@
-"""Seeded random records of every type and version, in the form of Kafka's JSON, made from the layouts themselves."""
+"""Seeded random records of every type and version in Kafka's JSON form, generated from the layouts."""
 
 from base64 import b64encode
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ def text(rng: Random) -> str:
 
 
 def number(rng: Random, kind: str) -> int:
-    """A number of the type, its extremes, 0 and -1 among them."""
+    """Return a number of the type; extremes, 0 and -1 are included."""
     if kind == "uint16":
         return rng.choice([0, 1, 9092, 65535, rng.getrandbits(16)])
     half = 1 << (_BITS[kind] - 1)
@@ -58,19 +58,19 @@ def message(rng: Random, fields: tuple[Field, ...], version: int) -> JsonObject:
 
 
 def fields_of(fields: tuple[Field, ...], release: str) -> tuple[Field, ...]:
-    """The fields that a release knows."""
+    """Return the fields that a release knows."""
     known = [f for f in fields if not f.since or parse_release(f.since) <= parse_release(release)]
     return tuple(replace(field, fields=fields_of(field.fields, release)) for field in known)
 
 
 def shape_of(shape: Shape, release: str) -> Shape:
-    """A layout as a release knows it."""
+    """Return a layout as a release knows it."""
     return replace(shape, fields=fields_of(shape.fields, release))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One version of one value layout; `older` is its place in the type's older layouts, -1 the present one."""
+    """One version of one value layout. `older` is its index in the type's older layouts; -1 is the current layout."""
 
     type: int
     version: int
@@ -93,11 +93,11 @@ class Layout:
 
 
 def present_layouts() -> list[Layout]:
-    """Every version of every record type in its present layout."""
+    """Return every version of every record type in its current layout."""
     types = record_types().values()
     return [Layout(r.type, v) for r in types for v in range(r.value.versions.first, r.value.versions.last + 1)]
 
 
 def older_layouts() -> list[Layout]:
-    """The layouts of older releases under the same version."""
+    """Return the layouts of older releases under the same version."""
     return [Layout(r.type, 0, older) for r in record_types().values() for older in range(len(r.older_values))]

@@ -1,4 +1,4 @@
-"""The engines that read our tables and views: all of them must answer alike."""
+"""The engines that read our tables and views: all must give the same answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from offsetstream.views.files import View, all_views
 from offsetstream.views.reader import ViewReader
 from testkit.tables import clock_sql
 
-Reader = Callable[[str, str, str], int]  # path, column and text: how many rows
+Reader = Callable[[str, str, str], int]  # path, column and text to number of rows
 
 
 def by_duckdb(path: str, column: str, text: str) -> int:
@@ -47,7 +47,7 @@ def by_delta_rs(path: str, column: str, text: str) -> int:
 
 
 def by_look_up(path: str, column: str, text: str) -> int:
-    """Our own commands, of tables that are named by a URI."""
+    """Our own commands, with tables named by a URI."""
     root, table = path.rsplit("/", 1)
     store = PathStore(root if "://" in root else Path(root).as_uri())
     return len(Lookup(store).rows(table, [column], {column: [text]}))
@@ -57,7 +57,7 @@ READERS: tuple[Reader, ...] = (by_duckdb, by_pyarrow, by_polars, by_delta_rs, by
 
 
 def require_that_all_read(tables: PathStore, table: str, *others: Reader) -> int:
-    """Filter each text column by each of its values, in each engine; returns how many rows the table has."""
+    """Filter each text column by each of its values in each engine. Returns the number of rows of the table."""
     path = tables.table(table)
     rows = pa.table(QueryBuilder().register("rows", DeltaTable(path)).execute("SELECT * FROM rows")).to_pylist()
     for column in load_schema(table).columns:
@@ -78,7 +78,7 @@ _TYPES = {
     "boolean": "BOOLEAN",
     "timestamp": "TIMESTAMP",
 }
-# So little is quicker without compilation.
+# For so few rows it is quicker without compilation.
 _QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -88,14 +88,14 @@ _QUICK = {
 
 
 class BothEngines:
-    """Spark, in a session with the tables as temporary views, and DuckDB's reader, both of the moment `now`."""
+    """Spark, with the tables as temporary views, and DuckDB's reader, both at the time `now`."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame], reader: ViewReader, now: datetime) -> None:
         self._session, self._reader, self._now = spark.newSession(), reader, now
         for name, value in _QUICK.items():
             self._session.conf.set(name, value)
         for name, frame in tables.items():
-            # Collected, as a temporary view belongs to the session of its frame.
+            # Collected, because a temporary view belongs to the session of its frame.
             self._session.createDataFrame(frame.toArrow(), frame.schema).createOrReplaceTempView(name)
 
     def all(self, at: datetime) -> dict[str, list[Row]]:
@@ -103,7 +103,7 @@ class BothEngines:
         return {view.name: self.view(view, at) for view in all_views().values()}
 
     def view(self, view: View, at: datetime) -> list[Row]:
-        """The rows of one, which those that it reads come before."""
+        """Return the rows of one view. The views that it reads must come before it."""
         frame = self._session.sql(_sql(view, self._now), args={"at": at} if view.is_at else None)
         columns = [(field.name, _TYPES[field.dataType.simpleString()]) for field in frame.schema.fields]
         assert columns == [(column.name, column.type) for column in view.columns], view.name

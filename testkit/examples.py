@@ -1,4 +1,4 @@
-"""How many examples Hypothesis draws: few enough for a loop of minutes, and many more by night."""
+"""The number of Hypothesis examples: few for daily runs, many more for nightly ones."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ MORE = float(os.environ.get("OFFSETSTREAM_TEST_EXAMPLES", "1"))
 
 
 def examples(count: int) -> int:
-    """Return how many examples to draw where `count` are drawn by day."""
+    """Return the number of examples for a test that draws `count` by day."""
     return max(1, round(count * MORE))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-Point = tuple[int, int]  # an end offset, and when it was sampled, in milliseconds
+Point = tuple[int, int]  # an end offset and the time of its sample in milliseconds
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of Burrow's window: `lag` is that of its time, None where no end was known then."""
+    """A commit in Burrow's window. `lag` is the lag at that time, None if no end was known."""
 
     offset: int
     timestamp_ms: int
@@ -20,7 +20,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Limits:
-    """Burrow's settings: the length of both rings, and what it takes for nothing."""
+    """Burrow's settings: the length of both rings, and the lag that it ignores."""
 
     intervals: int = 10
     minimum_complete: float = 0.0
@@ -30,9 +30,9 @@ class Limits:
 def burrow_status(  # noqa: PLR0911 - a rule each
     window: Sequence[Commit], ends: Sequence[int], now_ms: int, limits: Limits
 ) -> tuple[str, str]:
-    """Return a partition's status, and the rule that decided it.
+    """Return a partition's status and the rule that decided it.
 
-    `window` are the last commits, oldest first, `ends` the ring of sampled ends, newest last.
+    `window` has the last commits, oldest first; `ends` the ring of sampled ends, newest last.
     """
     if not window:
         return "OK", "empty"
@@ -59,7 +59,7 @@ def burrow_status(  # noqa: PLR0911 - a rule each
 
 
 def _is_rewound(window: Sequence[Commit]) -> bool:
-    """Whether the first commit that went back was never made good."""
+    """Whether the first commit that went back was never caught up again."""
     for at in range(1, len(window)):
         before = window[at - 1].offset
         if window[at].offset < before:
@@ -68,14 +68,14 @@ def _is_rewound(window: Sequence[Commit]) -> bool:
 
 
 class LookupTable:
-    """The points of one partition, as the exporter keeps them, without its limit of sixty."""
+    """The points of one partition as the exporter keeps them, without its limit of sixty."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
         self.has_dropped = False
 
     def add(self, point: Point) -> None:
-        """Take a sample in; one that is older or lower than the newest counts for nothing."""
+        """Add a sample. One that is older or lower than the newest is ignored."""
         if self.points and (self.points[-1][1] >= point[1] or self.points[-1][0] > point[0]):
             self.has_dropped = True
         elif len(self.points) > 1 and self.points[-1][0] == self.points[-2][0] == point[0]:
@@ -84,7 +84,7 @@ class LookupTable:
             self.points.append(point)
 
     def time_of(self, offset: int) -> tuple[str, float | None]:
-        """Return how the time at which an offset was written is known, and the time in milliseconds."""
+        """Return the method by which the offset's write time is known, and the time in milliseconds."""
         if self.points and offset == self.points[-1][0]:
             return "zero", None
         if len(self.points) < 2:

@@ -1,4 +1,4 @@
-"""Garbage for __consumer_offsets, as anyone who may write to the topic could send it: for measurements and tests."""
+"""Garbage for __consumer_offsets, as anyone with write access could send it: for benchmarks and tests."""
 
 import random
 import struct
@@ -9,13 +9,13 @@ from confluent_kafka import KafkaError, Message, Producer
 from testkit.waiting import SECONDS
 
 TOPIC = "__consumer_offsets"
-_NULL_TEXT = b"\xff\xff"  # where none may be null
+_NULL_TEXT = b"\xff\xff"  # in places where null is not allowed
 _NO_VERSION = b"\x00\x63"
 Record = tuple[bytes, bytes | None]
 
 
 def garbage(records: int, least: int, most: int, seed: int = 0) -> Iterator[Record]:
-    """Yield records that cannot be decoded, each broken in another way, `least` to `most` bytes long."""
+    """Yield undecodable records, each broken in another way, `least` to `most` bytes long."""
     chance = random.Random(seed)
     noise = chance.randbytes(most + 4096)
     for number in range(records):
@@ -69,7 +69,10 @@ def _struct(key_type: int, *texts: str) -> bytes:
 
 
 def produce(bootstrap_server: str, records: Iterator[tuple[int, bytes | None, bytes | None]], most: int = 1) -> None:
-    """Write (partition, key, value) records; brokers let only this client id do so. `most`: the greatest in bytes."""
+    """Write (partition, key, value) records; brokers accept them from this client id only.
+
+    `most`: the largest size in bytes.
+    """
     errors: list[KafkaError] = []
     producer = Producer(
         {

@@ -21,7 +21,7 @@ _HABITS = ("healthy", "slow", "stopped", "stalled", "rewound", "emptied", "delet
 
 @dataclass
 class _Log:
-    """An offsets partition: the offset of its next record, which log it is, and since when."""
+    """An offsets partition: the offset of its next record, its log id, and the log's start."""
 
     number: int
     log_id: int = 0
@@ -31,7 +31,7 @@ class _Log:
 
 @dataclass
 class _Group:
-    """What its coordinator knows of a group."""
+    """The coordinator's knowledge of a group."""
 
     group_id: str
     kind: str
@@ -52,7 +52,7 @@ class _Group:
 
 
 class GroupWorld:
-    """Groups of all types and habits, over logs that are sampled."""
+    """Groups of all types and habits, over sampled logs."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class GroupWorld:
         self._groups = [self._new_group(number) for number in range(groups)]
         self._groups += [self._changing_group(number) for number in range(groups, groups + changing)]
         planned = sorted(self._plan(), key=lambda each: each[0])
-        if until_minute is not None:  # as it was then
+        if until_minute is not None:  # as it was at that time
             self.now_ms = START_MS + round(until_minute * MINUTE)
         for at_ms, act in planned:
             if at_ms < self.now_ms:
                 act(at_ms)
-        self._tell()
+        self._write_tables()
 
     def _new_group(self, number: int) -> _Group:
         kind = self._rng.choice(["Classic", "Classic", "Consumer", "Consumer", "Share", "Simple"])
@@ -127,7 +127,7 @@ class GroupWorld:
         recreated = self._groups[3].log
         yield START_MS + self._duration_ms // 3, lambda at_ms: self._new_log(recreated, at_ms)
 
-    # What happens.
+    # Events.
 
     def _rebalancing(self, group: _Group) -> Callable[[int], None]:
         return lambda at_ms: self._rebalance(group, at_ms)
@@ -163,7 +163,7 @@ class GroupWorld:
         def lose(at_ms: int) -> None:
             for group in self._groups:
                 for place in sorted(place for place in group.offsets if place[0] == topic.name):
-                    if self._rng.random() < 0.7:  # a classic coordinator leaves them
+                    if self._rng.random() < 0.7:  # a classic coordinator keeps them
                         self._tombstone(group, place, at_ms)
 
         return lose
@@ -246,7 +246,7 @@ class GroupWorld:
         newcomer = f"{group.group_id}-member-{group.joined}"
         static = [member for member in group.members if _instance(member)]
         if not group.members and self._rng.random() < 0.5:
-            group.kind, group.epoch = other, 0  # another group of this id
+            group.kind, group.epoch = other, 0  # another group with this id
         if not group.members or act == "joins":
             self._rebalance(group, at_ms, [*group.members, newcomer])
         elif act == "returns" and static:
@@ -330,12 +330,12 @@ class GroupWorld:
             rows[tuple(row[name] for name in _ASSIGNMENT_KEY)] = row
         return rows
 
-    # What the tables have of it.
+    # The tables' rows.
 
     def _write_group(
         self, group: _Group, at_ms: int, own: Row | None, members: dict[Any, Row], assignments: dict[Any, Row]
     ) -> None:
-        """One step: the group's record or tombstone, and what it changes."""
+        """Write one step: the group's record or tombstone, and its changes."""
         if own is None and group.group is None:
             return
         place = self._record(group, at_ms)
@@ -374,7 +374,7 @@ class GroupWorld:
         job = {"checkpoint_id": 1, "batch_id": 1, "written_day": row["record_timestamp"].date()}
         self.rows[table].append(row | job)
 
-    def _tell(self) -> None:
+    def _write_tables(self) -> None:
         """The state tables, the books and the samples."""
         inside = {"in_coordinator_partition": True}
         for group in self._groups:
@@ -392,9 +392,9 @@ class GroupWorld:
                     {"member_id": row["member_id"], "topic": topic, "subscribed_by": "name"} | place for topic in topics
                 ]
             self.rows["member_assignments"] += [row | place for row in group.assignments.values()]
-        self._tell_books()
+        self._write_job_tables()
 
-    def _tell_books(self) -> None:
+    def _write_job_tables(self) -> None:
         for log in {group.log.number: group.log for group in self._groups}.values():
             self.rows["offsets_partitions"].append(
                 {

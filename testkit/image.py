@@ -1,8 +1,8 @@
 """The image and docker-compose.yml without a container engine: read as data, built, and run as processes.
 
-The folder of a build stands for the root, `/`. Each RUN is a script as it is written, with no program at hand but those
-that the base image has; COPY copies, from the context what .dockerignore leaves, from an earlier stage what is named.
-What a stage left lying about is gone in the next one. Steps that need root are not run: `Builder.skipped` has them.
+The folder of a build stands for the root, `/`. Each RUN runs its script unchanged, with only the programs of the base
+image. COPY copies from the context, less .dockerignore, or from an earlier stage. Files that a stage leaves outside
+of its copies are gone in the next one. Steps that need root are not run: `Builder.skipped` lists them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ Step = tuple[str, str]
 
 @dataclass
 class Stage:
-    """A stage: its name or number; the image or earlier stage from which it begins; its steps, keyword and rest."""
+    """A stage: its name or number, the image or earlier stage that it starts from, and its steps (keyword and rest)."""
 
     name: str
     base: str
     steps: list[Step] = field(default_factory=list)
 
     def last(self, keyword: str) -> str | None:
-        """The rest of the last step of a kind, which is the one that holds."""
+        """The rest of the last step with a keyword; the last one counts."""
         return next((rest for word, rest in reversed(self.steps) if word == keyword), None)
 
 
 def stages_of(file: Path) -> list[Stage]:
-    """Read the stages in their order; ValueError for a step that nobody here knows."""
+    """Return the stages in order; ValueError for an unknown step."""
     found: list[Stage] = []
     for keyword, rest in _steps(file.read_text("utf-8")):
         if keyword == "FROM":
@@ -56,7 +56,7 @@ def stages_of(file: Path) -> list[Stage]:
 
 
 def copied_from(rest: str) -> str | None:
-    """Return the stage from which a COPY takes, None where it is the context."""
+    """Return the stage that a COPY copies from; None for the context."""
     match = re.match(r"--from=(\S+)", rest)
     return match[1] if match else None
 
@@ -80,7 +80,7 @@ _OF_ROOT = "useradd "
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """Where the root is, and what is set for a container: environment, working directory, entry point, health check."""
+    """The root folder and a container's settings: environment, working directory, entry point, health check."""
 
     root: Path
     environment: dict[str, str]
@@ -89,7 +89,7 @@ class BuiltImage:
     health: list[str]
 
     def command(self, words: Sequence[str], **more: str) -> list[str]:
-        """What runs a program of the image in its environment, and in nothing of the tests'."""
+        """Return the command that runs a program of the image in its environment, without the tests' environment."""
         program = shutil.which(words[0], path=self.environment["PATH"])
         assert program, f"the image has no {words[0]}"
         variables = [f"{name}={value}" for name, value in {**self.environment, **more}.items()]
@@ -98,7 +98,7 @@ class BuiltImage:
 
 @dataclass
 class _Made:
-    """A stage that is made: what holds at its end."""
+    """A built stage: its settings at its end."""
 
     environment: dict[str, str]
     folder: str = "/"
@@ -106,7 +106,7 @@ class _Made:
 
 
 class Builder:
-    """Builds the stages of a Dockerfile within a folder, whose `root` is that of the stage which was built last."""
+    """Builds the stages of a Dockerfile in a folder. `root` is the root of the last built stage."""
 
     def __init__(self, file: Path, folder: Path) -> None:
         self._stages = {stage.name: stage for stage in stages_of(file)}
@@ -117,7 +117,7 @@ class Builder:
         (folder / "home").mkdir()
 
     def build(self, name: str | None = None) -> BuiltImage:
-        """Build a stage with all that it needs; the last one where none is named."""
+        """Build a stage and its prerequisites; the last stage by default."""
         wanted = name or list(self._stages)[-1]
         self._need(wanted)
         self._begin_from(wanted)
@@ -202,7 +202,7 @@ class Builder:
 
 
 def health_of(file: Path) -> list[str]:
-    """Return the command by which the file's image tells whether it is well."""
+    """Return the health check command of the file's image."""
     return next(found for stage in stages_of(file) if (found := _health(stage)))
 
 
@@ -216,12 +216,12 @@ def _within(root: Path, path: str) -> Path:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Copy a tree as hard links: nobody changes a file of a stage that is made, and each has a gigabyte."""
+    """Copy a tree as hard links: built stages never change, and each has a gigabyte."""
     shutil.copytree(source, target, symlinks=True, copy_function=os.link)
 
 
 def _trusted() -> dict[str, str]:
-    """Have the Java that comes by pip trust whom this machine's Java does: a proxy, where there is one."""
+    """Let pip's Java trust the same authorities as this machine's Java, such as a proxy."""
     java = shutil.which("java")
     store = Path(java).resolve().parents[1] / "lib" / "security" / "cacerts" if java else Path("none")
     return {"JAVA_TOOL_OPTIONS": f"-Djavax.net.ssl.trustStore={store}"} if store.is_file() else {}
@@ -233,21 +233,21 @@ def _link_programs(folder: Path) -> None:
         if (found := shutil.which(name)) is not None:
             (folder / name).symlink_to(found)
     own = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for name in ("python", "python3"):  # no links: by one Python would look for its library beside it
+    for name in ("python", "python3"):  # no links: through a link Python would look for its library next to it
         (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(own))} "$@"\n')
         (folder / name).chmod(0o755)
 
 
 ROOT = Path(__file__).parents[1]
 COMPOSE, DOCKERFILE = ROOT / "docker-compose.yml", ROOT / "Dockerfile"
-OURS = "offsetstream"  # how the names of our images begin
+OURS = "offsetstream"  # prefix of our image names
 # What an image's programs are on this machine; others are run by their names.
 _ON_THIS_MACHINE = {"python": [sys.executable], "offsetstream": [sys.executable, "-m", "offsetstream"]}
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service with what the file says of it; `entrypoint` is ours where the image is and none is named."""
+    """A service of the file. `entrypoint` is our image's if the service names none."""
 
     name: str
     spec: Mapping[str, Any]
@@ -262,7 +262,7 @@ class Service:
 
     @property
     def command(self) -> list[str]:
-        """What the container runs, the entry point first, which of another image than ours is not known."""
+        """The container's command, entry point first. For an image that is not ours the entry point is unknown."""
         entrypoint = self.spec.get("entrypoint", ["offsetstream"] if self.is_ours else [])
         return [unescaped(word) for word in (*entrypoint, *self.spec.get("command", []))]
 
@@ -272,20 +272,20 @@ class Service:
 
     @property
     def health(self) -> list[str]:
-        """The command that asks whether it is well; [] where there is none."""
+        """The health check command; [] if there is none."""
         test = [unescaped(word) for word in self.spec.get("healthcheck", {}).get("test", [])]
         assert not test or test[0] == "CMD", f"{self.name}: a health check that is no command"
         return test[1:]
 
     @property
     def ports(self) -> dict[int, tuple[str, int]]:
-        """The ports of the container that are published: at which address, and as which port."""
+        """The published ports of the container, with address and host port."""
         published = (str(each).rsplit(":", 2) for each in self.spec.get("ports", []))
         return {int(inside): (address, int(outside)) for address, outside, inside in published}
 
     @property
     def mounts(self) -> dict[str, str]:
-        """What is mounted, by where it is in the container: a volume's name, or a path of this repository."""
+        """The mounts by container path: a volume's name, or a path of this repository."""
         return {place.split(":")[1]: place.split(":")[0] for place in self.spec.get("volumes", [])}
 
 
@@ -300,14 +300,14 @@ def services() -> dict[str, Service]:
 
 
 def unescaped(text: object) -> str:
-    """A text as the container gets it; AssertionError for a variable, whose value would be the user's to give."""
+    """Return a text as the container gets it; AssertionError for a variable, whose value the user would set."""
     assert not re.search(r"(?<!\$)(?:\$\$)*\$[\w{]", str(text)), f"a variable: {text}"
     return str(text).replace("$$", "$")
 
 
 @dataclass(frozen=True)
 class Places:
-    """What stands on this machine for a container's addresses, ports and paths."""
+    """Local replacements for a container's addresses, ports and paths."""
 
     instead: Mapping[str, str]
 
@@ -327,7 +327,7 @@ class Places:
         return {name: self.of(value) for name, value in service.environment.items()}
 
     def is_well(self, health: list[str]) -> bool:
-        """Ask as the container engine would."""
+        """Run the health check as the container engine would."""
         done = subprocess.run(
             self.command(health), capture_output=True, env={**os.environ}, check=False, timeout=SECONDS
         )

@@ -1,4 +1,4 @@
-"""Topics of a real cluster, who reads them, and what is written: plainly, in batches, in transactions of each end."""
+"""Topics of a real cluster, their readers and writers: plain writes, batches, committed and aborted transactions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Record = Mapping[str, Any]
 def create_topic(
     server: str, topic: str, partitions: int | list[list[int]] = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    """Create a topic with so many partitions, or with these replicas of each."""
-    admin = admin_client(server)  # without a name it would be gone before its answer is here
+    """Create a topic with this many partitions, or with the given replicas of each."""
+    admin = admin_client(server)  # without a name it would be collected before its answer arrives
     if isinstance(partitions, int):
         new = NewTopic(topic, partitions, config=dict(config or {}))
     else:
@@ -32,13 +32,13 @@ def create_topic(
 def write(
     server: str, topic: str, *records: Record, partition: int = 0, properties: Mapping[str, Any] | None = None
 ) -> None:
-    """Write records, each with the arguments of `Producer.produce`, to their end."""
+    """Write records, each given as arguments of `Producer.produce`, and flush."""
     producer = Producer({"bootstrap.servers": server, **(properties or {})}, logger=QUIET)
     _produce(producer, topic, partition, records)
 
 
 def numbered(count: int, first: int = 0) -> list[Record]:
-    """So many records, with their numbers as keys and values."""
+    """Return `count` records with their numbers as keys and values."""
     return [{"key": f"key-{number}", "value": f"value-{number}"} for number in range(first, first + count)]
 
 
@@ -46,7 +46,7 @@ def numbered(count: int, first: int = 0) -> list[Record]:
 def transaction(
     server: str, transactional_id: str, topic: str, *records: Record, partition: int = 0
 ) -> Iterator[Producer]:
-    """A transaction that has written the records, and that whoever asks for it ends; else it stays open."""
+    """Return a transaction that has written the records. The caller ends it; otherwise it stays open."""
     config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
     producer = Producer(config, logger=QUIET)
     producer.init_transactions(SECONDS)
@@ -67,7 +67,7 @@ def await_end(server: str, *places: tuple[str, int]) -> None:
 
 
 def joined(server: str, group: str, topic: str) -> Consumer:
-    """A member of the group, which has the topic's partitions and commits nothing."""
+    """Return a member of the group that has the topic's partitions and commits nothing."""
     config = {"bootstrap.servers": server, "group.id": group, "enable.auto.commit": False}
     consumer = Consumer(config, logger=QUIET)
     consumer.subscribe([topic])

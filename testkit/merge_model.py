@@ -1,4 +1,4 @@
-"""What a merge must do, in plain Python, and random merges to try it with: any way of merging must agree with this."""
+"""The expected result of a merge in plain Python, and random merges: every way of merging must agree with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Step:
-    """One merge: the rows of its source, each with `_deleted`; `only`: the partitions of which they are all."""
+    """One merge: its source rows, each with `_deleted`. `only` lists their partitions."""
 
     rows: list[Row]
     batch: BatchId
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass
 class MergeModel:
-    """A table as a dictionary, and the version of the last batch that was merged into it."""
+    """A table as a dictionary, and the version of the last merged batch."""
 
     schema: TableSchema
     newer_only: bool = False
@@ -70,7 +70,7 @@ def _position(row: Row) -> tuple[int, int]:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """The rows in an order that does not depend on how they were written."""
+    """Return the rows in an order that does not depend on how they were written."""
     return sorted(rows, key=lambda row: [(value is not None, str(value)) for value in row.values()])
 
 
@@ -79,13 +79,16 @@ def source_schema(schema: TableSchema) -> pa.Schema:
 
 
 def source_table(schema: TableSchema, rows: Iterable[Row]) -> pa.Table:
-    """The rows as the source of a merge; columns that are not given are null, and they are not deletions."""
+    """Return the rows as a merge source. Missing columns are null, and rows are no deletions by default."""
     empty = dict.fromkeys(schema.column_names) | {DELETED: False}
     return pa.Table.from_pylist([empty | row for row in rows], schema=source_schema(schema))
 
 
 def random_steps(rng: Random, schema: TableSchema, steps: int, keys: int = 30) -> Iterator[Step]:
-    """Merges that meet each other's rows: the keys come from a small pool. Some are loads, some begin a checkpoint."""
+    """Return merges that touch each other's rows: keys come from a small pool.
+
+    Some are loads, some start a checkpoint.
+    """
     pool = [_random_columns(rng, schema, schema.key) for _ in range(keys)]
     checkpoint_id, batch_id = 1, -1
     for _ in range(steps):

@@ -1,6 +1,6 @@
-"""The recorded incident that documents show: its tables (tests/fixtures/night/), and what commands print of them.
+"""The recorded incident that the documents show: its tables (tests/fixtures/night/), and the commands' output.
 
-`python -m testkit.night` writes this into the documents, below the commands that stand there.
+`python -m testkit.night` writes the output into the documents, below the commands there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testkit.tables import append_rows, new_tables, table_schemas
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / "how-to" / name for name in ("investigate.md", "runbooks.md"))]
-TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # which the job alone reads
+TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # read by the job only
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ def night_tables(root: Path) -> None:
 
 
 def answer(tables: Path, command: str) -> str:
-    """What a user sees of a command."""
+    """Return the output of a command as a user sees it."""
     done = offsetstream(*shlex.split(command), environment={"OFFSETSTREAM_TABLES": str(tables)})
     return done.stdout + done.stderr
 

@@ -11,7 +11,7 @@ from typing import Any
 from testkit.group_world import GroupWorld
 from testkit.tables import new_tables
 
-# Ids that nobody would choose, and clients may: what looks like markup, commands, controls; none; the longest.
+# Ids that clients may use: markup, commands, control characters, the empty id, and the longest.
 IDS = (
     *("", " ", " lead", "tab\t", "nul\0nul", "a,b", "line\nfeed", "cr\rlf\r\n", 'q"uo"te', "it's", "--group", "%s{}"),
     *("\x1b[31mred\x1b]0;title\x07", "\x9b31m", "a\x85b", "a\u2028b", "\u202eright to left", "\ufeffmark", "null"),

@@ -1,6 +1,6 @@
-"""Processes of tests: the command line as users run it, the job, servers; awaited, looked at from outside, and ended.
+"""Processes of tests: commands as users run them, the job, servers. They are awaited, observed and ended.
 
-Each ends with its `with`, however the test ends. What is left all the same `testkit.plugin` finds and ends.
+Each ends with its `with`, however the test ends. `testkit.plugin` finds and ends any leftovers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
 def offsetstream(
     *arguments: str | bytes, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Done:
-    """Run a command to its end, whatever that is; `environment` is beside the tests' own.
+    """Run a command to its end, whatever its exit code. `environment` is added to the tests' own.
 
-    What Java says while PySpark starts it is left out: it comes before or after the command's own words.
+    Java's output while PySpark starts it is removed: it comes before or after the command's own output.
     """
     command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=cwd, check=False)
@@ -42,21 +42,21 @@ def offsetstream(
 
 
 def printed(*arguments: str | bytes, environment: Mapping[str, str] | None = None) -> str:
-    """Return what a command prints; AssertionError with what it says where that is no success."""
+    """Return a command's output; AssertionError with the output if it fails."""
     done = offsetstream(*arguments, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def within(*arguments: str) -> Done:
-    """Run a command that starts no Spark to its end, within this process, which takes no time to start."""
+    """Run a command that starts no Spark inside this process, which saves its startup time."""
     result = CliRunner().invoke(main, arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return Done(arguments, result.exit_code, result.stdout, result.stderr)
 
 
 class RunningProcess:
-    """A command in a session of its own, killed at the end of `with`; what it says goes to the file `said`."""
+    """A command in a session of its own, killed at the end of `with`; its output goes to the file `said`."""
 
     def __init__(
         self, command: Sequence[str], said: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -98,7 +98,7 @@ class RunningProcess:
         await_(lambda: not session(self.pid))
 
     def await_(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; AssertionError with the end of what it said, also where it ends before."""
+        """Wait until the condition holds; AssertionError with the last output if not, or if the process ends before."""
 
         def runs() -> None:
             assert self.process.poll() is None, f"it ended with {self.process.poll()}\n{end_of(self._said)}"
@@ -106,15 +106,15 @@ class RunningProcess:
         await_(condition, lambda: end_of(self._said), meanwhile=runs)
 
     def ended(self) -> int:
-        """Wait until the process ends; its exit code. AssertionError with what it said if it never does."""
+        """Wait until the process ends, and return its exit code. AssertionError with the output if it never ends."""
         await_(lambda: self.process.poll() is not None, lambda: end_of(self._said))
         return int(self.process.returncode)
 
 
 class JobProcess(RunningProcess):
-    """`offsetstream run` on tables and checkpoints in a folder; what it says goes to a file beside the folder.
+    """`offsetstream run` on tables and checkpoints in a folder; its output goes to a file next to the folder.
 
-    `tables` names them where they are elsewhere.
+    `tables` names the tables if they are elsewhere.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class JobProcess(RunningProcess):
 
 
 class ServerProcess:
-    """Servers in a folder that goes with them; all of them end with `with`, or with the process that started them."""
+    """Servers in a temporary folder; all end with `with`, or with the process that started them."""
 
     def __init__(self) -> None:
         self._processes = GuardedProcesses()
@@ -168,7 +168,7 @@ class ServerProcess:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there, and is not only waited for by nobody, as in a container without an init."""
+    """Whether a process runs, and is not just a zombie that nobody reaps, as in a container without an init."""
     try:
         return _status(Path(f"/proc/{pid}"))[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -220,7 +220,7 @@ def await_gone(pid: int, folder: Path) -> None:
 
 
 def leaves(command: click.Command, path: Sequence[str]) -> Iterator[tuple[list[str], click.Command]]:
-    """Yield each command that is no group, with its words from `path` on."""
+    """Yield each command that is not a group, with its words from `path` on."""
     if not isinstance(command, click.Group):
         yield list(path), command
         return

@@ -1,6 +1,6 @@
-"""What every store of tables does, whatever keeps them: asked through the interface alone.
+"""The contract of every store of tables, tested through the interface only.
 
-Who imports these tests gives the fixture `empty`: a store without tables.
+Modules that import these tests provide the fixture `empty`: a store without tables.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from testkit.merge_model import source_table
 from testkit.waiting import today
 
 OFFSETS, COMMITS, BOOK = "committed_offsets", "offset_commits", "offsets_partitions"
-NEEDED = (OFFSETS, COMMITS, BOOK, "partition_events")  # a catalog takes seconds for all
-KEPT_OTHERWISE = ("delta.enableExpiredLogCleanup", "delta.logRetentionDuration")  # by Spark, of a catalog
+NEEDED = (OFFSETS, COMMITS, BOOK, "partition_events")  # a catalog needs seconds to create all
+KEPT_OTHERWISE = ("delta.enableExpiredLogCleanup", "delta.logRetentionDuration")  # written by Spark in a catalog
 LOAD = BatchId(1, -1)
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 Write = Callable[[Snapshot], None]
@@ -75,7 +75,7 @@ def whole(*rows: dict[str, Any]) -> pa.Table:
 
 
 def add_note(store: Store) -> None:
-    """As a user does: a column of their own, with something in each row."""
+    """Add a column of the user's own, with a value in each row."""
     table = store.open(OFFSETS)
     table.add_columns([ColumnSchema("note", "STRING", "mine")])
     rows = [row | {"note": f"of {row['group_id']}"} for row in read_rows(table)]
@@ -92,7 +92,10 @@ def test_a_table_is_created_once(empty: Store) -> None:
         assert table.columns[schema.columns[0].name].comment == schema.columns[0].comment
         assert table.arrow == schema.arrow
         assert table.partitioned_by == schema.partitioned_by
-        kept_otherwise = {"delta.enableExpiredLogCleanup", "delta.logRetentionDuration"}  # by Spark, of a catalog
+        kept_otherwise = {
+            "delta.enableExpiredLogCleanup",
+            "delta.logRetentionDuration",
+        }  # written by Spark in a catalog
         assert {
             k: v for k, v in schema.properties.items() if k not in kept_otherwise
         }.items() <= table.properties.items()
@@ -105,7 +108,7 @@ def test_a_table_is_created_once(empty: Store) -> None:
     assert abs(store.open(OFFSETS).created_at - datetime.now(UTC)) < timedelta(hours=1)
 
 
-def test_a_table_that_is_not_there_is_told(empty: Store) -> None:
+def test_a_missing_table_is_reported(empty: Store) -> None:
     for ask in (empty.open, empty.source):
         with pytest.raises(
             NoTableError, match=r"there is no table .*groups: name .* with --tables, or create them with"
@@ -114,7 +117,7 @@ def test_a_table_that_is_not_there_is_told(empty: Store) -> None:
     assert empty.opened("groups") is None
 
 
-def test_rows_are_read_where_they_fulfil_a_condition(store: Store) -> None:
+def test_a_condition_filters_the_rows(store: Store) -> None:
     groups = ["a", "it's", 'a "b"', "a\\b", "%_", "", "日本", "${kafka.group.id}", "${env:HOME}"]
     merge(store, *(commit(number, group, partition=number) for number, group in enumerate(groups)))
     table = store.open(OFFSETS)
@@ -127,7 +130,7 @@ def test_rows_are_read_where_they_fulfil_a_condition(store: Store) -> None:
     assert part.schema == pa.schema([("group_id", pa.string()), ("committed_offset", pa.int64())])
 
 
-def test_a_query_may_ask_two_tables(store: Store) -> None:
+def test_a_query_may_read_two_tables(store: Store) -> None:
     merge(store, commit(5, at=7), commit(6, "h", at=9))
     append_rows(store, COMMITS, history(7, 8), BatchId(1, 0))
     query = "SELECT s.group_id FROM rows r JOIN s ON r.record_offset = s.record_offset"
@@ -176,19 +179,19 @@ def test_a_repeated_transaction_is_skipped(store: Store) -> None:
     assert [row["next_offset"] for row in read_rows(store.open(BOOK))] == [1]
 
 
-def test_a_load_is_made_each_time(store: Store) -> None:
+def test_a_load_is_never_skipped(store: Store) -> None:
     for number in range(3):
         merge(store, commit(number))
         assert committed(store) == {"g": number}
 
 
-def test_who_was_taken_over_writes_no_more(store: Store) -> None:
+def test_a_replaced_writer_writes_no_more(store: Store) -> None:
     merge(store, commit(1), batch=BatchId(2, 0))
     for name in (OFFSETS, COMMITS):
         fence = BatchId(3, -1).version
         ids = (f"offsetstream/{name}/batch", f"offsetstream/{name}/load")
         store.open(name).commit_nothing(*(Transaction(each, fence) for each in ids))
-    merge(store, commit(2), batch=BatchId(2, 2**31))  # what it began is taken for done
+    merge(store, commit(2), batch=BatchId(2, 2**31))  # its started write counts as done
     append_rows(store, COMMITS, history(5), BatchId(2, 9))
     loads: list[Callable[..., object]] = [
         partial(merge, store, commit(2)),
@@ -214,7 +217,7 @@ WRITES: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_of_two_commits_of_one_transaction_the_second_fails(store: Store, write: str) -> None:
+def test_the_second_commit_of_one_transaction_fails(store: Store, write: str) -> None:
     merge(store, commit(1))
     stale, other = store.open(OFFSETS), store.open(OFFSETS)
     other.commit_nothing(Transaction("mine", 8))
@@ -224,7 +227,7 @@ def test_of_two_commits_of_one_transaction_the_second_fails(store: Store, write:
 
 
 @pytest.mark.parametrize("write", ["replace", "merge"])
-def test_what_was_read_and_is_written_over_is_of_one_version(store: Store, write: str) -> None:
+def test_a_read_and_its_overwrite_use_one_version(store: Store, write: str) -> None:
     merge(store, commit(1), commit(1, "h"))
     stale = store.open(OFFSETS)
     store.open(OFFSETS).replace(EVERY_ROW, [whole(commit(5), commit(5, "h"))])
@@ -233,7 +236,7 @@ def test_what_was_read_and_is_written_over_is_of_one_version(store: Store, write
     assert committed(store) == {"g": 5, "h": 5}
 
 
-def test_who_lost_does_it_again(store: Store) -> None:
+def test_a_lost_race_is_retried(store: Store) -> None:
     merge(store, commit(1))
     tried: list[int] = []
 
@@ -332,13 +335,13 @@ def test_comments_and_properties_are_set_and_others_stay(store: Store) -> None:
     assert store.open(OFFSETS).version == table.version
 
 
-def test_a_switch_with_which_nobody_can_write_is_refused(store: Store) -> None:
+def test_a_table_property_that_prevents_writing_is_refused(store: Store) -> None:
     store.open(OFFSETS).set_properties({"delta.appendOnly": "true"})
     with pytest.raises(TablesError, match=r"delta\.appendOnly"):
         store.open(OFFSETS).require_writable()
 
 
-def test_the_days_of_a_history(store: Store) -> None:
+def test_the_days_of_a_history_are_listed(store: Store) -> None:
     day = today()
     append_rows(store, COMMITS, history(1), BatchId(1, 0))
     old = append_rows(store, COMMITS, history(2), BatchId(1, 1))
@@ -356,7 +359,7 @@ def test_events_are_inserted_once(store: Store) -> None:
     assert len(read_rows(store.open("partition_events"))) == 2
 
 
-def test_operations_are_noted_in_a_table_of_their_own(store: Store) -> None:
+def test_operations_are_recorded_in_a_separate_table(store: Store) -> None:
     plan = Plan("reset", [Change("g", "t", 0, CommittedOffset(1), CommittedOffset(2))])
     for number in range(2):
         journal = Journal(store, "cluster-1", str(number), "offsets reset")
@@ -366,12 +369,12 @@ def test_operations_are_noted_in_a_table_of_their_own(store: Store) -> None:
     assert noted == {(id_, status, '["g"]') for id_ in "01" for status in ("started", "done")}
 
 
-def test_what_tasks_write_is_the_tables_with_one_commit(store: Store) -> None:
+def test_files_written_by_tasks_join_the_table_in_one_commit(store: Store) -> None:
     batch, day = BatchId(1, 0), date(2026, 1, 2)
     files = []
     for offsets in ([1, 2], [3], []):
         writer = store.task_writer(COMMITS, batch, day)
-        if writer is None:  # tasks write none of a catalog's files
+        if writer is None:  # tasks write no files of a catalog
             return
         writer.write(history(*offsets))
         files.append(writer.close())
@@ -396,7 +399,7 @@ def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -
     assert len(committed(store)) == 3
 
 
-def test_a_day_of_a_history_is_put_together(store: Store) -> None:
+def test_a_day_of_a_history_is_compacted(store: Store) -> None:
     for number in range(3):
         append_rows(store, COMMITS, history(number), BatchId(1, number))
     before = read_rows(store.open(COMMITS))

@@ -1,4 +1,4 @@
-"""The job's commands, as users run them, on tables and checkpoints at some place: a folder or a URI."""
+"""The job's commands, as users run them, on tables and checkpoints in a folder or at a URI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testkit.processes import OFFSETSTREAM, RunningProcess, offsetstream, printe
 
 
 class StoredJob:
-    """A cluster's tables at a place. `options` are of `run`; `environment` is that of all commands."""
+    """A cluster's tables at a place. `options` are for `run`; `environment` is for all commands."""
 
     def __init__(
         self,
@@ -27,36 +27,36 @@ class StoredJob:
         self._number = 0
 
     def once(self, *options: str) -> str:
-        """Apply everything that is in the topic now; what the job says."""
+        """Apply everything that is in the topic now. Returns the job's output."""
         done = offsetstream(*self._run(), "--once", *options, environment=self._environment)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     def running(self, *options: str) -> RunningProcess:
-        """The job, as long as the context lasts."""
+        """Run the job as long as the context lasts."""
         self._number += 1
         said = self._scratch / f"job-{self._number}.txt"
         return RunningProcess([*OFFSETSTREAM, *self._run(), *options], said, self._environment)
 
     def options(self, *more: str) -> list[str]:
-        """The options that say which cluster and which tables, for a job that is started in another way."""
+        """The options for cluster and tables, for a job that is started in another way."""
         return [*self._run()[1:], *more]
 
     def said(self, name: str) -> Path:
-        """Where such a job may say what it says."""
+        """The output file for such a job."""
         return self._scratch / f"{name}.txt"
 
     def printed(self, *command: str) -> str:
-        """What a command prints of the tables."""
+        """Return the output of a command on the tables."""
         return printed(*command, "--tables", self.tables, environment=self._environment)
 
     def rows(self, *command: str) -> list[dict[str, Any]]:
-        """The same, as rows."""
+        """Return the same output as rows."""
         rows: list[dict[str, Any]] = json.loads(self.printed(*command, "--output", "json"))
         return rows
 
     def verify(self) -> None:
-        """Compare tables, history, topic and cluster: AssertionError with the differences, if there are any."""
+        """Compare tables, history, topic and cluster; AssertionError with the differences, if there are any."""
         self.printed("verify", "--bootstrap-server", self._server, "--history", "--settle", "180")
 
     def _run(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Waiting for what is to become true."""
+"""Wait for conditions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _seen(condition: Callable[[], bool]) -> Iterator[str]:
     for part in _compared(expression):
         try:
             value = eval(compile(ast.Expression(part), "<awaited>", "eval"), known)  # noqa: S307 - the test's own words
-        except Exception as error:  # of whatever kind: it is told in place of the value
+        except Exception as error:  # any exception is shown in place of the value
             value = error
         yield f"  last seen: {ast.unparse(part)} = {value!r}"
 
@@ -99,7 +99,7 @@ MARGIN = timedelta(seconds=30)
 
 
 def today() -> date:
-    """Return the day in UTC; shortly before midnight the next one, once it has begun, so that a test has one day."""
+    """Return the day in UTC. Shortly before midnight wait for the next day, so that a test sees one day."""
     while (now := datetime.now(UTC)).date() != (now + MARGIN).date():
         time.sleep(1)
     return now.date()
