@@ -1,1 +1,1 @@
-"""Measurements: what offsetstream costs, each beside a peer in the same run (`make bench`)."""
+"""Benchmarks: what offsetstream costs, each next to a peer in the same run (`make bench`)."""

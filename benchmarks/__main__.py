@@ -69,9 +69,9 @@ def _in_order(results: Mapping[str, Result]) -> list[Result]:
 
 
 def _measure(wanted: set[str], scale: float, console: Console) -> Iterator[tuple[dict[str, Result], bool]]:
-    """Run the suites that have wanted rows, and yield what each measured, and whether that is all of it.
+    """Run the suites that have requested rows. Yields the results of each suite, and whether they are complete.
 
-    One that fails is told of, and the others go on.
+    A suite that fails is reported, and the others continue.
     """
     for suite in SUITES:
         if not wanted & set(suite.ROWS):
@@ -81,7 +81,7 @@ def _measure(wanted: set[str], scale: float, console: Console) -> Iterator[tuple
             for row in suite.measure(wanted, scale):
                 results[row.name] = row
                 console.print(f"{row.name}: {row.figure:.2f} {GOALS[row.name].unit}; goal {GOALS[row.name].text}")
-        except Exception:  # of whatever kind: the other suites are worth their time
+        except Exception:  # any error: the other suites still run
             traceback.print_exc()
             is_whole = False
         console.print(f"{suite.__name__}: {(time.monotonic() - started) / 60:.1f} minutes")

@@ -1,4 +1,4 @@
-"""What a person waits for who asks a question over 100,000 committed offsets: by a command of its own, or by a view."""
+"""How long a person waits for an answer over 100,000 committed offsets, by a command or by a view."""
 
 from __future__ import annotations
 

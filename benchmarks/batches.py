@@ -1,7 +1,7 @@
-"""Batches of a running job: tables to begin with, and the job that takes a log in batches of one size.
+"""Batches of a running job: prepared tables, and the job that processes a log in batches of one size.
 
-Batches are those of a job that has more to do than one batch may take, so that one begins when the one before ends: the
-time from one end to the next is all that a batch costs, Spark's own work included.
+The job always has more to do than one batch may take, so one batch starts when the previous one ends. The time from
+one end to the next is the complete cost of a batch, including Spark's own work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group re
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables with all cells of some groups, and the broker that they are from."""
+    """Tables with all cells of some groups, and their broker."""
 
     server: str
     folder: Path
@@ -56,7 +56,7 @@ class Ran:
 
     @classmethod
     def of(cls, runs: Sequence[Ran]) -> Ran:
-        """Return several runs of one way as one."""
+        """Combine several runs of one way."""
         seconds, told = (
             Samples.of(each[0].what, "s", chain.from_iterable(one.values for one in each))
             for each in ([run.seconds for run in runs], [run.told for run in runs])
@@ -66,7 +66,7 @@ class Ran:
 
 
 def steady_log(groups: Groups, measured: int = BATCHES) -> Records:
-    """Yield the records of steady batches: of those to warm up, of so many `measured`, and of the last one."""
+    """Yield the records of steady batches: warm-up batches, `measured` ones, and a last one."""
     for number in range(WARM_UP + measured + 1):
         yield from groups.members(number * REBALANCES, REBALANCES)
         yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
@@ -95,7 +95,7 @@ def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *option
 
 
 def told_by(job: Job) -> list[tuple[float, int, float]]:
-    """Return of each batch that the job told of when it did, the records of it, and its seconds."""
+    """Return the number of records and the seconds of each batch that the job logged, by time."""
     told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
     return [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
 

@@ -61,9 +61,9 @@ def _make_offsets_topic(bootstrap_server: str) -> None:
 
 @contextmanager
 def segments_at_rest(kafka: EmbeddedKafka) -> Iterator[dict[int, Path]]:
-    """Kill the only broker, so that it looks at its logs when it starts again at the end.
+    """Kill the only broker, so that it checks its logs when it starts again at the end.
 
-    Yield the segment file of each offsets partition, which may be written to meanwhile.
+    Yield the segment file of each offsets partition; the caller may write to them.
     """
     kafka.stop_broker(1, kill=True)
     logs = kafka.folder.rglob(f"{TOPIC}-*")

@@ -1,4 +1,4 @@
-"""The time of a batch on a catalog beside that on a folder: `python -m benchmarks.catalog`."""
+"""The time of a batch on a catalog next to that on a folder: `python -m benchmarks.catalog`."""
 
 from __future__ import annotations
 

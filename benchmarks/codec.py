@@ -14,7 +14,7 @@ from benchmarks.results import Result, Samples
 from offsetstream.codec import decode_records
 
 ROWS = ("codec",)
-_RECORDS, _BATCH, _ROUNDS = 300_000, 100_000, 5  # the job's batches are as large
+_RECORDS, _BATCH, _ROUNDS = 300_000, 100_000, 5  # the size of the job's batches
 Records = list[tuple[bytes, bytes | None]]
 _TOPIC_IDS = [random.Random(seed).randbytes(16) for seed in range(40)]
 
@@ -126,14 +126,14 @@ def _value_row(value: bytes | None) -> tuple[object, ...]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Processor seconds of one run: what else the machine does counts as little as possible."""
+    """Processor seconds of one run, which other work on the machine affects least."""
     started = time.process_time()
     run()
     return time.process_time() - started
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - as all suites have it
-    """Decode the same records both ways, by turns."""
+    """Decode the same records both ways, alternating."""
     records = make_records(round(_RECORDS * scale))
     keys, values = [key for key, _ in records], [value for _, value in records]
     key_column, value_column = pa.array(keys, pa.binary()), pa.array(values, pa.binary())

@@ -24,7 +24,7 @@ _WARM_UP_SECONDS = 15.0
 
 
 def delays(bootstrap_server: str, table: Path, groups: Groups, commits_per_second: int, seconds: float) -> list[float]:
-    """Commit ten times a second for so long; return the seconds until each commit, or a later one, was read."""
+    """Commit ten times per second for `seconds`. Returns the seconds until each commit, or a later one, was read."""
     sent: dict[int, float] = {}
     with _noise(bootstrap_server, groups, commits_per_second):
         time.sleep(_WARM_UP_SECONDS)

@@ -1,7 +1,7 @@
-"""The memory of `offsetstream run` before garbage: millions of records that nobody can decode, and some of 10 MB.
+"""Memory of `offsetstream run` under garbage: millions of undecodable records, and some of 10 MB.
 
-Each kind comes twice: what is there when the job starts (a load), and what comes later (a batch of the stream). Run it
-with `python -m benchmarks.hostile --records 2000000 --large 60`.
+Each kind comes twice: existing records when the job starts (a load), and records that come later (a batch of the
+stream). Run `python -m benchmarks.hostile --records 2000000 --large 60`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The job as users run it, a process, and when it said what."""
+"""The job as users run it, as a process, and its output with times."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOOK_SECONDS = 0.02
 
 
 class Job:
-    """`offsetstream run` with tables and checkpoints in `folder`; use it with `with`, which kills what still runs.
+    """`offsetstream run` with tables and checkpoints in `folder`. Use it with `with`, which kills a running job.
 
-    `lines` are what it said so far, each with the time (seconds since 1970) at which it came.
+    `lines` has its output so far, each line with its time of arrival (seconds since 1970).
     """
 
     def __init__(self, bootstrap_server: str, folder: Path, *options: str) -> None:
@@ -51,7 +51,7 @@ class Job:
         return self._memory.peak_bytes
 
     def finish(self) -> None:
-        """Wait until it ends by itself; RuntimeError with what it said if it failed."""
+        """Wait until it ends by itself; RuntimeError with its output if it failed."""
         if self._process.wait(_SECONDS) != 0:
             raise RuntimeError("the job failed:\n" + "\n".join(line for _, line in self.lines))
 
@@ -61,7 +61,7 @@ class Job:
         self.finish()
 
     def await_line(self, text: str) -> float:
-        """Wait until it says a line with this text; return when that was."""
+        """Wait for a line with this text, and return its time."""
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             for at, line in list(self.lines):

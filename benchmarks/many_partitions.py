@@ -1,4 +1,4 @@
-"""A cluster whose groups have committed offsets of 20,000 partitions: what their sampling and their metrics cost."""
+"""A cluster whose groups have committed offsets of 20,000 partitions: the cost of sampling and of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A million groups with a committed offset each: first load, a batch beside them, and commands that tell of all."""
+"""A million groups with one committed offset each: first load, a batch, and commands that list all of them."""
 
 from __future__ import annotations
 

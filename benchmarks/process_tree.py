@@ -1,4 +1,4 @@
-"""The resident memory of a process and all its descendants, as Linux tells it."""
+"""The resident memory of a process and all its descendants, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class PeakMemory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start sampling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._ended.set()
         self._thread.join()
 

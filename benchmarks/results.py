@@ -1,4 +1,4 @@
-"""What was measured: samples, and the figure that is held against the goal."""
+"""Results: samples, and the figure that is compared with the goal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 def tell(what: str, seconds: float) -> float:
-    """Say on stderr what was just measured, so that a long run shows that it goes on; returns the seconds."""
+    """Print on stderr what was just measured, so that a long run shows progress. Returns the seconds."""
     print(f"  {what}: {seconds:.2f} s", file=sys.stderr, flush=True)
     return seconds
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The repeats of one measurement: of what, in which unit."""
+    """The repeats of one measurement, with its name and unit."""
 
     what: str
     unit: str

@@ -1,6 +1,6 @@
-"""Prometheus, as far as the job notices: somebody who asks for its metrics now and then, every other half minute.
+"""Prometheus as the job sees it: a client that scrapes its metrics during every second half minute.
 
-So the same job is measured with and without: what a machine does to one run of minutes is more than what scrapes do.
+So one job is measured with and without scrapes: differences between runs are larger than the cost of scrapes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a job needs, for docs/reference/sizing.md: bytes of its tables a million commits, and memory of its processes.
+"""What a job needs, for docs/reference/sizing.md: table bytes per million commits, and memory of its processes.
 
-Once for what is there when the job starts (a load), and once for what comes then, a thousand commits a second in
-batches of ten seconds. Run it with `python -m benchmarks.sizing`; it takes four minutes.
+Measured once for existing records (a load), and once for a stream of a thousand commits per second in batches of ten
+seconds. Run `python -m benchmarks.sizing`; it takes four minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What views cost over the tables of 100,000 committed offsets, as `open_tables(...).view(...)` computes them."""
+"""The cost of views over the tables of 100,000 committed offsets, computed as `open_tables(...).view(...)` does."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def ask(file: Path, options: list[str]) -> tuple[list[dict[str, Any]], str]:
-    """Return what pip-audit says of each package, or nothing and why."""
+    """Return pip-audit's result for each package, or nothing and the reason."""
     uv = [str(Path(sys.executable).parent / "uv"), "tool", "run", "--quiet", "--from", PIP_AUDIT]
     audit = ["pip-audit", "--disable-pip", "--require-hashes", "--format", "json", "--progress-spinner", "off"]
     done = subprocess.run(

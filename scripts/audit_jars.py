@@ -1,13 +1,13 @@
-"""Ask whether a jar that we run or ship is known to be vulnerable: the second half of `make audit`.
+"""Check whether a jar that we run or ship has a known vulnerability: the second half of `make audit`.
 
-Read are PySpark's jars, what our code names by Maven coordinates, and what the Dockerfile adds to an image. A jar
-counts as all that is in it: what a shaded one has inside has a pom.properties of its own. OSV is asked; where it is
-not reached, `jar_advisories.json` beside this file answers, as of its date.
+It reads PySpark's jars, the Maven coordinates in our code, and the jars that the Dockerfile adds to an image. A jar
+counts as everything inside it: each shaded part has its own pom.properties. OSV is asked. If OSV cannot be reached,
+`jar_advisories.json` next to this file answers, as of its date.
 
-What only a release of somebody else can mend stands in that list as `known`, with a reason and a day. It is one line
-of the answer and no longer makes the exit code 1, so that a new finding does. The exit codes are those of `audit.py`:
-1 for a finding that nobody has looked at yet. By the list alone there is no 0: it cannot know what came after its day,
-so without a new finding the code is 3, nobody knows.
+A finding that only another project's release can fix is in that list as `known`, with a reason and a date. It is
+printed in one line and does not set exit code 1, so that a new finding does. The exit codes are those of `audit.py`;
+1 is a finding that nobody has judged yet. With the list alone the code is never 0: the list cannot know later
+advisories, so without a new finding the code is 3, nobody knows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEPENDENCY = re.compile(r"<groupId>\s*([^<\s]+)\s*</groupId>\s*<artifactId>\s*(
 
 
 class Part(NamedTuple):
-    """What a jar has in it, by the name that Maven has for it, and who brings the jar."""
+    """A part of a jar: its Maven name, and who brings the jar."""
 
     package: str
     version: str
@@ -81,7 +81,7 @@ def audit(jars: Sequence[Path], osv_url: str = OSV_URL, *, every: bool = False) 
 
 
 def ours() -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the jars of each who brings some, and who cannot be had."""
+    """Return the jars by who brings them, and the jars that cannot be had."""
     spark = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     hadoop_version = next(name.group("version") for jar in spark if (name := _FILE.fullmatch(jar.name))
                           and name.group("artifact") == "hadoop-client-api")  # fmt: skip

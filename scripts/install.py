@@ -24,7 +24,7 @@ NEEDED_BYTES = 3 << 30  # PySpark alone unpacks to a gigabyte
 
 
 def main() -> None:
-    """Make the environment unless it is there and of the present lock."""
+    """Make the environment unless it exists and matches the lock."""
     if sys.version_info < (3, 11):
         raise EnvironmentNotReadyError(
             f"this is Python {sys.version.split()[0]}, but offsetstream needs 3.11 or later: "
@@ -33,7 +33,7 @@ def main() -> None:
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")))
     if STAMP.is_file() and STAMP.read_text() == wanted.hexdigest():
         return
-    if os.environ.get("JAVA_HOME"):  # else the environment brings a Java
+    if os.environ.get("JAVA_HOME"):  # otherwise the environment brings a Java
         java_executable()
     check_disk_space(VENV, NEEDED_BYTES, "the Python environment")
     print(f"Making the environment in {VENV.name} (a few minutes the first time)", file=sys.stderr, flush=True)

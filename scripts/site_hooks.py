@@ -1,8 +1,8 @@
-"""What mkdocs does beside its own for the site (mkdocs.yml): pages from outside `docs/`, and links between all of them.
+"""mkdocs hooks for the site (mkdocs.yml): pages from outside `docs/`, and links between all pages.
 
-README and its neighbours stay where people look for them, and are pages of the site as they are; their links
-(`docs/reference/tables.md`) are turned to where the pages lie there. A page that is named in backticks becomes a link
-to it; where there is none, it is one of Kafka's own (`tests/unit/test_docs.py` looks for ours).
+README and its neighbours stay in their place and become pages of the site. Their links (`docs/reference/tables.md`)
+are changed to the pages' places. A page named in backticks becomes a link to it. If there is none, it is a page of
+Kafka's (`tests/unit/test_docs.py` checks ours).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write the views for DuckDB from those for Spark (`make docs`), and refuse what means something else to DuckDB.
+"""Translate the views from Spark to DuckDB (`make docs`), and refuse SQL that means something else in DuckDB.
 
-The view `verdicts` is written before, from the table in offsetstream/views/verdicts.py.
+The view `verdicts` is written first, from the table in offsetstream/views/verdicts.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def translated(sql: str) -> str:
 
 
 def lint(sql: str) -> Iterator[str]:
-    """Yield what in the query means something else to DuckDB, or nothing."""
+    """Yield each part of the query that means something else in DuckDB."""
     tree = sqlglot.parse_one(sql, read="spark")
     for node in tree.walk():
         if type(node) in _FORBIDDEN:

@@ -79,7 +79,7 @@ def _log(row: Row) -> tuple[int, int]:
 
 
 def _storable(row: Row) -> Row:
-    """Return a row without times that no engine can hold, as the tables have it."""
+    """Return a row without times that no engine can store, as the tables have it."""
     at = row.get("state_timestamp_ms")
     return row if at is None or FIRST_MS <= at <= LAST_MS else row | {"state_timestamp_ms": None}
 

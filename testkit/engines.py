@@ -99,7 +99,7 @@ class BothEngines:
             self._session.createDataFrame(frame.toArrow(), frame.schema).createOrReplaceTempView(name)
 
     def all(self, at: datetime) -> dict[str, list[Row]]:
-        """The rows of every view, with instants as microseconds since 1970; AssertionError where engines differ."""
+        """Return the rows of every view, instants as microseconds since 1970; AssertionError if the engines differ."""
         return {view.name: self.view(view, at) for view in all_views().values()}
 
     def view(self, view: View, at: datetime) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What the field calls status and time lag, in plain Python: Burrow's evaluation and kafka-lag-exporter's look-up."""
+"""Status and time lag as known in the field, in plain Python: Burrow's evaluation, kafka-lag-exporter's look-up."""
 
 from __future__ import annotations
 

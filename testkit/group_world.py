@@ -1,4 +1,4 @@
-"""A made-up cluster of some minutes, by a seed: the rows that the job's tables would have of it, for the views."""
+"""A made-up cluster over some minutes, generated from a seed: the rows of the job's tables, for the views."""
 
 from __future__ import annotations
 
@@ -239,7 +239,10 @@ class GroupWorld:
             self._write_states(group, at_ms, later[self._rng.randrange(2) :] if members else [("Empty", 0)])
 
     def _change_protocol(self, group: _Group, at_ms: int) -> None:
-        """Let a member come, go, or be replaced by one that may have the other protocol; then the group may change."""
+        """Let a member join, leave, or be replaced.
+
+        Its replacement may have the other protocol; then the group may change type.
+        """
         act = self._rng.choice(["joins", "joins", "leaves", "returns", "returns", "converts", "converts", "empties"])
         other = "Consumer" if group.kind == "Classic" else "Classic"
         group.joined += 1
@@ -375,7 +378,7 @@ class GroupWorld:
         self.rows[table].append(row | job)
 
     def _write_tables(self) -> None:
-        """The state tables, the books and the samples."""
+        """Write the state tables, the job's own tables and the samples."""
         inside = {"in_coordinator_partition": True}
         for group in self._groups:
             self.rows["committed_offsets"] += [row | inside for row in group.offsets.values()]

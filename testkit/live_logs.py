@@ -56,7 +56,10 @@ def transaction(
 
 
 def await_end(server: str, *places: tuple[str, int]) -> None:
-    """Wait until no transaction keeps readers from the partitions' ends: its end is told before it is in the log."""
+    """Wait until no open transaction blocks readers of the partitions.
+
+    The commit call may return before its marker is in the log.
+    """
 
     def is_blocked(topic: str, partition: int) -> bool:
         end = LogEnds(server).ends({topic: [partition]}, {})[TopicPartitionKey(topic, partition)]
