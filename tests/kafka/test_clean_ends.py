@@ -104,7 +104,7 @@ def test_a_crash_of_java_is_reported_with_its_crash_file(ended: dict[str, Ended]
     assert ended["java crashed"].code == 1
     (report,) = (ended["java crashed"].folder / "cwd").iterdir()
     last = ended["java crashed"].output.splitlines()[-1]
-    assert " ERROR Spark's Java process crashed: SIGSEGV (0xb) at pc=" in last, ended["java crashed"].output
+    assert " ERROR Spark's Java process crashed (SIGSEGV (0xb) at pc=" in last, ended["java crashed"].output
     assert last.endswith(f"Nothing is lost. Start the job again. Java's report of the crash is {report.name}")
 
 

@@ -43,7 +43,7 @@ def test_run_in_the_callers_session_leaves_it_unchanged(
     assert not thread.is_alive()
     (found,) = offsetstream.open_tables(tmp_path / "tables").committed_offsets(group="billing").to_pylist()
     assert found["committed_offset"] == 41
-    with pytest.raises(EnvironmentNotReadyError, match="give its session"):
+    with pytest.raises(EnvironmentNotReadyError, match="pass its session"):
         offsetstream.run(settings)  # this would stop somebody's session
     offsetstream.run(settings, mine)  # once more, in the main thread
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers

@@ -268,7 +268,7 @@ def test_the_command_waits_for_a_missing_coordinator(kafka: EmbeddedKafka, serve
     await_(lambda: leaders(server, ALONE)[0] is None)
     done = coordinator(server, tables, "--group", group, "--group", available, "--timeout", "4")
     assert done.returncode == 3
-    assert f"COORDINATOR_NOT_AVAILABLE: nobody serves group '{group}'" in done.stderr
+    assert f"COORDINATOR_NOT_AVAILABLE: no broker coordinates group '{group}'" in done.stderr
     unavailable, other = json.loads(done.stdout)
     assert (unavailable["error"], unavailable["cluster_leader_id"], unavailable["agrees"]) == (
         "COORDINATOR_NOT_AVAILABLE",

@@ -157,7 +157,7 @@ def test_an_open_transaction_makes_an_offset_unstable(server: str) -> None:
 
 @pytest.mark.parametrize("group", ["", "a\0b", "\udcff"])
 def test_an_ambiguous_group_id_is_refused(group: str) -> None:
-    with pytest.raises(UsageError, match=r"the group id .* (name one that can be|librdkafka ends it)"):
+    with pytest.raises(UsageError, match=r"the group id .* (is not valid UTF-8|librdkafka would cut it)"):
         fetch_offsets("localhost:1", group)
     with pytest.raises(UsageError, match="the group id"):
         commit_offsets("localhost:1", group, {ORDERS[0]: 1})
@@ -166,10 +166,10 @@ def test_an_ambiguous_group_id_is_refused(group: str) -> None:
 @pytest.mark.parametrize(
     ("place", "offset", "message"),
     [
-        (ORDERS[0], -1, "-1 cannot be committed for orders-0"),
-        (ORDERS[0], CommittedOffset(None), "None cannot be committed"),
-        (ORDERS[0], CommittedOffset(1, metadata="\udcff"), "the metadata of orders-0 .* is not UTF-8"),
-        (("orders", -1), 1, "orders has no partition -1"),
+        (ORDERS[0], -1, "cannot commit -1 for orders-0"),
+        (ORDERS[0], CommittedOffset(None), "cannot commit None"),
+        (ORDERS[0], CommittedOffset(1, metadata="\udcff"), "the metadata of orders-0 .* is not valid UTF-8"),
+        (("orders", -1), 1, "topic orders cannot have a partition -1"),
         (("", 0), 1, "the topic ''"),
     ],
 )
