@@ -150,9 +150,8 @@ class Connection:
         if self._is_connected:
             return
         self._errors.clear()
-        self._remember_addresses(
-            self._or_another_broker(self._nodes)
-        )  # a broker may wait for a controller that has just died
+        # A broker may wait for a controller that has just died: then another one answers.
+        self._remember_addresses(self._or_another_broker(self._nodes))
         self._is_connected = True
 
     def _nodes(self, timeout: float) -> Any:
