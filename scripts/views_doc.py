@@ -27,10 +27,12 @@ NAMES = ROOT / "offsetstream" / "names.py"
 _SEED = 1
 _HEAD = """# Views
 
-Made from `offsetstream/views/sql/` by `make docs`. Answers over the tables (`docs/reference/tables.md`), in SQL: from
-Python by `offsetstream.open_tables(…).view("lag")`, in Spark by `offsetstream views create`. Each speaks of now; those
-with `:at` of any instant. Only groups in their coordinator's offsets partition count. Example rows are of a made-up
-cluster.
+Every view over the [tables](tables.md), with its columns and the meaning of each [verdict](#verdicts). Read them by
+`offsetstream sql`, in Python by `offsetstream.open_tables(…).view("lag")`, in Spark by `offsetstream views create`.
+
+A view answers for now. A view marked `:at` needs a time: `sql --at 10m`. A group that a change of the partition count
+left in another offsets partition does not count. The example rows come from a made-up cluster. `make docs` writes this
+page from `offsetstream/views/sql/`.
 """
 
 
