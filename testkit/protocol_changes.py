@@ -34,7 +34,7 @@ from offsetstream.tables.plain_rows import flat_rows
 from testkit.live_logs import create_topic, write
 from testkit.processes import RunningProcess
 from testkit.sampled_logs import instant
-from testkit.waiting import SECONDS, await_
+from testkit.waiting import await_
 
 BROKER = {
     "group.consumer.migration.policy": "bidirectional",
@@ -156,7 +156,8 @@ def _await_stable(server: str, members: Mapping[tuple[str, str], object]) -> Non
     admin = admin_client(server)
 
     def seen() -> dict[str, set[str]]:
-        asked = admin.describe_consumer_groups(list(GROUPS), request_timeout=SECONDS)
+        # A request that was sent before the coordinators were there may never be answered: ask again soon.
+        asked = admin.describe_consumer_groups(list(GROUPS), request_timeout=10.0)
         found: dict[str, set[str]] = {}
         for group, answer in asked.items():
             with suppress(KafkaException):  # its coordinator is not there yet

@@ -41,7 +41,7 @@ def test_a_command_reaches_catalog_tables_in_the_clusters_session(spark: SparkSe
 
 
 def test_a_runtime_without_kafka_classes_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EnvironmentNotReadyError, match=r"no Kafka client as kafkashaded\.org\.apache\.kafka"):
+    with pytest.raises(EnvironmentNotReadyError, match=r"no Kafka client at kafkashaded\.org\.apache\.kafka"):
         kafka_classes(spark.sparkContext._jvm)
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
     assert kafka_classes(spark.sparkContext._jvm).common.utils.Time.SYSTEM.milliseconds() > 0
