@@ -79,7 +79,9 @@ WITH kept AS (
     TRY_CAST(NULL AS TIMESTAMPTZ) AS rise_at
   FROM committed
   WHERE
-    next_to_read < COALESCE(readable_end, high_watermark) AND NOT is_other_topic
+    NOT high_watermark IS NULL
+    AND next_to_read < COALESCE(readable_end, high_watermark)
+    AND NOT is_other_topic
   UNION ALL
   SELECT
     topic,

@@ -39,7 +39,7 @@ WITH kept AS (
 ), ordered AS (
   -- Sort both by offset: an offset lies in the last rise that starts at it or before it.
   SELECT topic, partition, next_to_read AS place, 1 AS kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale, CAST(NULL AS TIMESTAMP) AS rise_at
-  FROM committed WHERE next_to_read < coalesce(readable_end, high_watermark) AND NOT is_other_topic
+  FROM committed WHERE high_watermark IS NOT NULL AND next_to_read < coalesce(readable_end, high_watermark) AND NOT is_other_topic
   UNION ALL
   SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, NULL, NULL, sampled_at FROM rises WHERE to_offset > from_offset
 ), found AS (

@@ -28,8 +28,7 @@ CELLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> ViewReader:
+def table_rows() -> dict[str, list[dict[str, Any]]]:
     """The log has not grown for an hour; the groups committed 50 minutes ago, ten times within a second."""
     looks = [(END, NOW_MS - ago * SECOND) for ago in range(3600, 0, -10)]
     windows = [
@@ -52,8 +51,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> ViewReader:
         {name: value for name, value in row.items() if name != "in_coordinator_partition"} | began
         for row in rows["groups"]
     ]
-    folder: Path = tmp_path_factory.mktemp("tables")
-    return reader_of(write_tables(folder, rows), instant(NOW_MS))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> ViewReader:
+    return reader_of(write_tables(tmp_path_factory.mktemp("tables"), table_rows()), instant(NOW_MS))
 
 
 def found(reader: ViewReader, view: str, order: str = "partition") -> dict[str, dict[str, Any]]:
@@ -75,6 +78,16 @@ def test_a_marker_does_not_count_as_lag(reader: ViewReader, cell: str) -> None:
     changes = [row for row in reader.rows("status_changes") if row["partition"] == judged["partition"]]
     last = max(changes, key=lambda row: row["changed_at"])["verdict"]
     assert last == verdict
+
+
+def test_an_unknown_end_makes_the_time_lag_unknown_once(tmp_path: Path) -> None:
+    """Each offset had two rows: one without a time, and one by the readable end of the last sample."""
+    rows = table_rows()
+    for row in rows["topic_partitions"]:
+        row["error"] = "LEADER_NOT_AVAILABLE"
+    shown = reader_of(write_tables(tmp_path, rows), instant(NOW_MS)).rows("time_lag")
+    assert [row["method"] for row in shown] == ["no sample"] * len(CELLS)
+    assert {row["time_lag_seconds"] for row in shown} == {None}
 
 
 def test_the_reason_says_when_the_end_was_not_read(reader: ViewReader) -> None:
