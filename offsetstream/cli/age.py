@@ -77,16 +77,19 @@ class Age:
             print_line(f"The age of the data is unknown: {error}", fg="red")
             return cls(datetime.now(UTC), {}, None)
 
-    def as_of_text(self, tables: Store, groups: Collection[str] = (), *, until: datetime | None = None) -> str:
+    def as_of_text(
+        self, tables: Store, groups: Collection[str] = (), *, until: datetime | None = None, note: str = ""
+    ) -> str:
         """Return as of when the data behind an answer are known: the oldest of the offsets partitions it read.
 
         These are the partitions of the `groups`, or all if none is named. While the data are no older than the job's
         interval, the text is "as of <time>", else "data as of <time> (33 s old)". For a period that ended at `until`,
         the age is relative to its end, so that the text stays the same; it is empty if the data reach that far.
+        `note` follows the age of old data.
         """
-        times = [as_of for as_of, _ in self.by_partition.values()]
-        if groups and any(as_of is None or self.now - as_of > self.trigger for as_of in times):
-            times = [as_of for as_of, _ in _selected(self.by_partition, self._homes(tables, groups) or None)]
+        return self._as_of_text(self._times(tables, groups), until, note)
+
+    def _as_of_text(self, times: list[datetime | None], until: datetime | None = None, note: str = "") -> str:
         known = [as_of for as_of in times if as_of is not None]
         if not known:
             return "no offsets partition was read yet" if times else "data age unknown"
@@ -95,17 +98,28 @@ class Age:
         if until is not None and until <= oldest:
             return unread.removeprefix(", ") if never_read else ""
         if until is not None and until <= self.now:
-            text = f"data as of {instant_text(oldest)} ({_length(until - oldest)} before the end of the period)"
+            text = f"data as of {instant_text(oldest)} ({_length(until - oldest)} before the end of the period{note})"
         elif self.now - oldest <= self.trigger:
             text = f"as of {instant_text(oldest)}"
         else:
-            text = f"data as of {instant_text(oldest)} ({_length(self.now - oldest)} old)"
+            text = f"data as of {instant_text(oldest)} ({_length(self.now - oldest)} old{note})"
         return text + (unread if never_read else "")
 
     def line_if_old(self, tables: Store, groups: Collection[str] = ()) -> str | None:
         """Return the closing line of an answer in the layout of Kafka's tool: None while the data are fresh."""
-        text = self.as_of_text(tables, groups)
-        return f"{capitalized(text)}." if "data as of" in text or "never read" in text else None
+        times = self._times(tables, groups)
+        is_known = any(as_of is not None for as_of in times)
+        return f"{capitalized(self._as_of_text(times))}." if is_known and any(map(self._is_old, times)) else None
+
+    def _times(self, tables: Store, groups: Collection[str]) -> list[datetime | None]:
+        """Return as of when the offsets partitions of the groups are known; of all, if none is named or all are new."""
+        times = [as_of for as_of, _ in self.by_partition.values()]
+        if groups and any(map(self._is_old, times)):
+            times = [as_of for as_of, _ in _selected(self.by_partition, self._homes(tables, groups) or None)]
+        return times
+
+    def _is_old(self, as_of: datetime | None) -> bool:
+        return as_of is None or self.now - as_of > self.trigger
 
     def columns(self, part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """Return columns of rows, and the columns of AGE by the offsets partition of each row."""

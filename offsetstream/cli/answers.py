@@ -194,7 +194,7 @@ def period_text(
 ) -> str:
     """Return the period as text that starts with a space, and as of when the data are known if they end before it."""
     bounds = [(" since ", since), (" until ", until)]
-    as_of = age.as_of_text(tables, groups, until=until).replace(")", "; later changes are not included)")
+    as_of = age.as_of_text(tables, groups, until=until, note="; later changes are not included")
     return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
 
 
