@@ -28,53 +28,44 @@ _FOOT = """Where to go: [ask the tables](../how-to/ask.md) for which command ans
 [configure](../how-to/configure.md) for the settings file.
 """
 
-
-_COMMON = 8  # commands that must have an option, for it to be described once
-
-
-class _Page:
-    """The sections of all commands; an option that many commands have alike is described once."""
-
-    def __init__(self) -> None:
-        self.commands = list(_commands(click.Context(offsetstream, info_name="offsetstream"), offsetstream))
-        used = Counter(option for _, _, options in self.commands for option in options)
-        self.common = [option for option, count in used.items() if count >= _COMMON]
-
-    def text(self) -> str:
-        """Return the page."""
-        sections = [self._section(*each) for each in self.commands]
-        listed = "".join(f"| [`{path}`](#{path.replace(' ', '-')}) | {what} |\n" for path, what, _ in sections)
-        common = f"## Common options\n\nMany commands have these.\n\n{_table(self.common)}\n"
-        commands = "".join(section for _, _, section in sections)
-        return f"{_HEAD}| command | what it does |\n|---|---|\n{listed}\n{common}{commands}{_FOOT}"
-
-    def _section(
-        self, context: click.Context, command: click.Command, options: list[tuple[str, str]]
-    ) -> tuple[str, str, str]:
-        path = context.command_path.removeprefix("offsetstream ")
-        first, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
-        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-        examples = inspect.cleandoc(command.epilog or "").replace("\b\n", "").strip()
-        names = ", ".join(f"`{option[0].split()[0]}`" for option in options if option in self.common)
-        parts = [
-            f"## {path}",
-            " ".join(first.split()),
-            _prose(rest),
-            f"```text\n{usage}\n\n{examples}\n```",
-            _table([option for option in options if option not in self.common]),
-            names and f"And the [common options](#common-options) {names}.",
-        ]
-        return path, " ".join(first.split()), "\n\n".join(part.rstrip() for part in parts if part) + "\n\n"
+_Option = tuple[str, str]  # its names, and what it does
+_COMMON = 8  # an option that so many commands have alike is described once
 
 
 def commands_page() -> str:
     """Return the page: the common options, and a section for each command."""
-    return _Page().text()
+    commands = list(_commands(click.Context(offsetstream, info_name="offsetstream"), offsetstream))
+    used = Counter(option for _, _, options in commands for option in options)
+    common = [option for option, count in used.items() if count >= _COMMON]
+    sections = [_section(*each, common) for each in commands]
+    listed = "".join(f"| [`{path}`](#{path.replace(' ', '-')}) | {what} |\n" for path, what, _ in sections)
+    head = f"{_HEAD}| command | what it does |\n|---|---|\n{listed}\n"
+    described_once = f"## Common options\n\nMany commands have these.\n\n{_table(common)}\n"
+    return head + described_once + "".join(section for _, _, section in sections) + _FOOT
+
+
+def _section(
+    context: click.Context, command: click.Command, options: list[_Option], common: list[_Option]
+) -> tuple[str, str, str]:
+    path = context.command_path.removeprefix("offsetstream ")
+    first, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    examples = inspect.cleandoc(command.epilog or "").replace("\b\n", "").strip()
+    names = ", ".join(f"`{option[0].split()[0]}`" for option in options if option in common)
+    parts = [
+        f"## {path}",
+        " ".join(first.split()),
+        _prose(rest),
+        f"```text\n{usage}\n\n{examples}\n```",
+        _table([option for option in options if option not in common]),
+        names and f"And the [common options](#common-options) {names}.",
+    ]
+    return path, " ".join(first.split()), "\n\n".join(part.rstrip() for part in parts if part) + "\n\n"
 
 
 def _commands(
     context: click.Context, group: click.Group
-) -> Iterator[tuple[click.Context, click.Command, list[tuple[str, str]]]]:
+) -> Iterator[tuple[click.Context, click.Command, list[_Option]]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is None:  # by click's types
@@ -86,14 +77,14 @@ def _commands(
             yield own, command, list(_options(own, command))
 
 
-def _options(context: click.Context, command: click.Command) -> Iterator[tuple[str, str]]:
+def _options(context: click.Context, command: click.Command) -> Iterator[_Option]:
     for option in command.get_params(context):
         record = option.get_help_record(context) if isinstance(option, click.Option) else None
         if record and "--help" not in option.opts:
             yield record[0], _ENVIRONMENT.sub("", record[1])
 
 
-def _table(options: list[tuple[str, str]]) -> str:
+def _table(options: list[_Option]) -> str:
     rows = "".join(f"| `{_cell(names)}` | {_cell(what)} |\n" for names, what in options)
     return f"| option | what |\n|---|---|\n{rows}" if rows else ""
 
