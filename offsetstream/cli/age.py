@@ -160,7 +160,7 @@ class Age:
         partitions = None
         if groups and (self.lines() or self._history_lines(since, None)):
             partitions = self._homes(tables, groups)
-        return self.lines(partitions) + self._history_lines(since, partitions)
+        return self.lines(partitions) + self._period_lines(since) + self._history_lines(since, partitions)
 
     @staticmethod
     def _homes(tables: Store, groups: Collection[str]) -> set[int]:
@@ -221,6 +221,12 @@ class Age:
             f"BLOCKED: an open transaction blocks {len(blocked)} of {total} offsets partitions since "
             f"{instant_text(min(blocked))}: nobody can read later records until it ends"
         ]
+
+    def _period_lines(self, since: datetime | None) -> list[str]:
+        if since is None or self.ended_at is None or since < self.ended_at:
+            return []
+        earlier = instant_text(self.ended_at - timedelta(hours=1))
+        return [f"The period begins after their end, so nothing is known of it: give --since {earlier} or earlier"]
 
     def _history_lines(self, since: datetime | None, partitions: Collection[int] | None) -> list[str]:
         if since is None:

@@ -209,8 +209,8 @@ def ends_text(sampled: Collection[datetime], now: datetime) -> str:
         return "no end offset was sampled"
     oldest, newest = min(sampled), max(sampled)
     if (newest - oldest).total_seconds() < 1:
-        return f"end offsets as of {instant_text(newest)}, {age_text(newest, now)} before"
-    return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)}, {age_text(oldest, now)} before at most"
+        return f"end offsets as of {instant_text(newest)} ({age_text(newest, now)} old)"
+    return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)} (up to {age_text(oldest, now)} old)"
 
 
 def counted(number: int, what: str) -> str:

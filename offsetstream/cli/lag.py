@@ -198,11 +198,17 @@ def _closing(rows: list[Row], as_of: str, now: datetime) -> str:
     sampled = [datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in sample_times]
     groups, lost = len({row["group"] for row in rows}), sum(row["messages_lost"] or 0 for row in rows)
     ends = f", {ends_text(sampled, now)}" if rows else ""
-    return (
-        f"{counted(waiting, 'message')} wait in {len(behind)} of {counted(len(rows), 'partition')} "
-        f"of {counted(groups, 'group')}{f'; {lost} more were deleted from the log unread' if lost else ''}"
-        f"; {as_of}{ends}."
-    )
+    unknown, of_groups = sum(row["lag"] is None for row in rows), f"of {counted(groups, 'group')}"
+    if rows and unknown == len(rows):
+        waits = f"The lag of {counted(unknown, 'partition')} {of_groups} is unknown"
+    else:
+        verb = "waits" if waiting == 1 else "wait"
+        waits = (
+            f"{counted(waiting, 'message')} {verb} in {len(behind)} of {counted(len(rows), 'partition')} {of_groups}"
+        )
+        waits += f"; the lag of {unknown} is unknown" if unknown else ""
+    deleted = f"; {lost} more were deleted from the log unread" if lost else ""
+    return f"{waits}{deleted}; {as_of}{ends}."
 
 
 def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[str]) -> str:

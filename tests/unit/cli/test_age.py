@@ -104,6 +104,15 @@ def test_tables_without_a_job_say_when_they_end() -> None:
     assert line.startswith("No job updates these tables any more: they end at 2026-01-01T12:00:00.000Z")
 
 
+def test_a_period_after_the_end_of_the_tables_is_no_quiet_period(tmp_path: Path) -> None:
+    """Twenty minutes after the demo `--since 10m` found nothing, and did not say why."""
+    age, tables = Age(NOW, {0: AN_HOUR}, NOW), PathStore(str(tmp_path))
+    _, line = age.warnings_for_groups(tables, (), NOW + timedelta(minutes=10))
+    assert "begins after their end" in line
+    assert "--since 2026-01-01T11:00:00.000Z" in line
+    assert len(age.warnings_for_groups(tables, (), NOW - timedelta(minutes=10))) == 1
+
+
 def test_a_warning_names_a_clock_that_is_behind() -> None:
     ahead = datetime.now(UTC) + timedelta(minutes=10)
     (line,) = Age(datetime.now(UTC), {0: (ahead, False)}, None).lines()
