@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -43,6 +43,7 @@ class Progress:
     def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self.as_json = as_json
+        self.on_line: Callable[[], None] = lambda: None  # called after each line, by the thread that writes it
 
     def say(self, message: str, **figures: Any) -> None:
         """Write a line of level INFO. The message contains the figures already; JSON has them as keys too."""
@@ -59,6 +60,7 @@ class Progress:
     def _write(self, level: str, message: str, figures: Mapping[str, Any]) -> None:
         line = json_line(level, message, figures) if self.as_json else text_line(level, message)
         self._console.out(line, highlight=False)
+        self.on_line()
 
     def batch(
         self,

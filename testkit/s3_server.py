@@ -39,8 +39,8 @@ class Request:
 class S3Server:
     """The server, with one bucket. `requests` has all that it has answered so far, but those of its own health."""
 
-    def __init__(self, endpoint: str, requests: list[Request]) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: str, requests: list[Request], pid: int) -> None:
+        self.endpoint, self.pid = endpoint, pid
         self.bucket = BUCKET
         self.requests = requests
 
@@ -101,8 +101,8 @@ def s3_server() -> Iterator[S3Server]:
         }
         places = ("--address", f"{LOOPBACK}:{port}", "--console-address", f"{LOOPBACK}:{console}")
         command = ["env", *(f"{name}={value}" for name, value in settings.items()), str(go_program(*MINIO))]
-        server.start("s3", [*command, "server", *places, str(server.folder / "data")], lambda: _answers(endpoint))
-        found = S3Server(endpoint, requests)
+        pid = server.start("s3", [*command, "server", *places, str(server.folder / "data")], lambda: _answers(endpoint))
+        found = S3Server(endpoint, requests, pid)
         found.files().create_dir(BUCKET)
         yield found
 

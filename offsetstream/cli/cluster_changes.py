@@ -86,7 +86,7 @@ def operating_options(command: Command) -> Command:
             "--snapshots",
             metavar="FOLDER",
             envvar="OFFSETSTREAM_SNAPSHOTS",
-            help="Folder of snapshots, which keep the previous offsets (default: snapshots, in the folder of --tables).",
+            help="Folder of the snapshots of previous offsets (default: snapshots, in the folder of --tables).",
         ),
         click.option(
             "--timeout",

@@ -41,9 +41,10 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
         stop = threading.Event()
         with stop_on_signal(stop.set), stop_at_end_of_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
             started = session(settings)  # Java starts in parallel with the imports below, which take a second
+            from offsetstream.spark.local import end_at_once  # noqa: PLC0415
             from offsetstream.stream.job import Job  # noqa: PLC0415
 
-            Job(settings, started, progress, stop).run()
+            Job(settings, started, progress, stop, end_at_once).run()
 
 
 @contextmanager

@@ -52,16 +52,21 @@ class _Handler(WSGIRequestHandler):
 
 @contextmanager
 def serving(
-    address: str, port: int, registry: CollectorRegistry, standing: Callable[[], ReplayPosition]
+    address: str,
+    port: int,
+    registry: CollectorRegistry,
+    standing: Callable[[], ReplayPosition],
+    stalled: Callable[[], str | None] = lambda: None,
 ) -> Iterator[str]:
     """Listen while the context lasts, and yield the URL. Port 0 selects a free port.
 
-    Raises UsageError if it cannot listen.
+    `stalled` returns what makes no progress, if anything: /healthz then answers 503. Raises UsageError if it cannot
+    listen.
     """
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         kind = type("_ServerOfFamily", (_Server,), {"address_family": family})
-        server: WSGIServer = make_server(address, port, _application(registry, standing), kind, _Handler)
+        server: WSGIServer = make_server(address, port, _application(registry, standing, stalled), kind, _Handler)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
@@ -78,7 +83,9 @@ def serving(
         thread.join()
 
 
-def _application(registry: CollectorRegistry, standing: Callable[[], ReplayPosition]) -> WSGIApplication:
+def _application(
+    registry: CollectorRegistry, standing: Callable[[], ReplayPosition], stalled: Callable[[], str | None]
+) -> WSGIApplication:
     metrics = make_wsgi_app(registry)
     one_at_a_time = threading.Lock()  # each scrape builds the complete text
 
@@ -105,8 +112,9 @@ def _application(registry: CollectorRegistry, standing: Callable[[], ReplayPosit
             start("405 Method Not Allowed", [_TEXT, ("Allow", ", ".join(_METHODS))])
             return [b"Use GET.\n"]
         if path == "/healthz":
-            start("200 OK", [_TEXT])
-            body = b"ok\n"
+            problem = stalled()
+            start("503 Service Unavailable" if problem else "200 OK", [_TEXT])
+            body = f"{problem or 'ok'}\n".encode()
         else:
             now = standing()
             start("200 OK" if now.is_ready else "503 Service Unavailable", [_JSON])

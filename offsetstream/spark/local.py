@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyspark
 from py4j.protocol import Py4JJavaError
@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_home_for_spark
-from offsetstream.errors import EnvironmentNotReadyError, first_line
+from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, first_line
 from offsetstream.spark import worker_daemon
 from offsetstream.spark.session import connectors, ending, prepared_from
 from offsetstream.spark.settings import (
@@ -41,6 +41,7 @@ from offsetstream.spark.settings import (
 )
 
 SPARK = f"spark-{pyspark.__version__}"  # the program name of its class archive
+_folders: list[str] = []  # the temporary folders of this process
 _CLASS_PATH = "spark.driver.extraClassPath"
 
 
@@ -191,8 +192,20 @@ def _ignore_error(*_: object) -> None:
 
 def _temporary_folder() -> str:
     folder = tempfile.mkdtemp(prefix="offsetstream-spark-")
+    _folders.append(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def end_at_once() -> NoReturn:
+    """End this process with exit code 1, and its Java, without waiting for any thread of either."""
+    process = getattr(SparkContext._gateway, "proc", None)  # None if another launcher started the JVM
+    if process is not None:
+        process.kill()
+        process.wait()
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(OffsetstreamError.exit_code)
 
 
 _STDOUT, _STDERR = 1, 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
+from offsetstream.stream.stall import StallWatch
 from offsetstream.tables.lease import Lease
 
 
@@ -20,12 +21,15 @@ class Signals:
 
 @dataclass(frozen=True)
 class Controls:
-    """The lease with requests of other processes, the signals of this process's threads, the log and the metrics."""
+    """The lease with requests of other processes, the signals of this process's threads, the log, the metrics, and
+    the watch for a job without progress.
+    """
 
     lease: Lease
     signals: Signals
     progress: Progress
     metrics: JobMetrics
+    stalls: StallWatch
 
     def is_stopping(self) -> bool:
         """Return whether the job is to stop."""

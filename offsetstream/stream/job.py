@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -31,6 +31,7 @@ from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
+from offsetstream.stream.stall import LEASE, StallWatch
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lease_wait import take_lease
@@ -55,7 +56,11 @@ def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
 
 
 class Job:
-    """One run of the streaming job. It stops between two batches, when the event `stop` is set."""
+    """One run of the streaming job. It stops between two batches, when the event `stop` is set.
+
+    `end` ends the process at once. It is called after twice `max_stall` without progress, since nothing in the process
+    can end a thread that waits for ever. Without it, the log and /healthz say what the job waits for.
+    """
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class Job:
         session: AbstractContextManager[SparkSession],
         progress: Progress,
         stop: threading.Event | None = None,
+        end: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
@@ -71,7 +77,10 @@ class Job:
         self._cluster = Cluster(settings.bootstrap_server, settings.properties, self._signals.stop.is_set)
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.warn)
-        self._metrics = Metrics(settings, progress)
+        self._end = end
+        self._stalls = StallWatch(settings.max_stall, progress.warn, self._end_stalled)
+        progress.on_line = self._stalls.beat_of_thread
+        self._metrics = Metrics(settings, progress, lambda: self._stalls.stalled)
 
     def stop(self) -> None:
         """Stop the job after its current batch. A signal handler may call this."""
@@ -88,7 +97,7 @@ class Job:
         If the cluster does not answer, wait up to `max_silence`, and then raise UnreachableError.
         """
         try:
-            with self._metrics.served():
+            with self._metrics.served(), self._stalls.watching():
                 self._run()
         except UnreachableError:
             if not self._signals.stop.is_set():
@@ -99,6 +108,11 @@ class Job:
             leaderless = self._leaders.leaderless
             except_for = f", except {partitions_text(leaderless)}, which cannot be read now" if leaderless else ""
             self._progress.say(f"Everything is applied{except_for}")
+
+    def _end_stalled(self, stalled: str) -> None:
+        if self._end is not None:
+            self._progress.error(f"{stalled}. Nothing is lost. The job ends: start it again when that answers")
+            self._end()
 
     def _run(self) -> None:
         partitions = self._wait_for_topic()
@@ -129,7 +143,11 @@ class Job:
         lease = take_lease(tables, self._progress.say, self._signals.stop, force=self._settings.force)
         if lease is None:
             return
-        with Heartbeat(lease, self._stop_requested, self._signals.reload.set):
+        controls = Controls(lease, self._signals, self._progress, self._metrics.job, self._stalls)
+        with (
+            self._stalls.part(LEASE) as check,
+            Heartbeat(lease, self._stop_requested, self._signals.reload.set, check),
+        ):
             create_tables(tables, cluster_id, topic.coordinator)
             if upgraded := upgrade_tables(tables):
                 self._progress.say(f"Upgraded {len(upgraded)} tables to schema version {SCHEMA_VERSION}")
@@ -137,7 +155,8 @@ class Job:
                 tables.in_spark(spark).require_reachable()
                 writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
                 with self._metrics.of_groups(tables):
-                    self._work(writer, topic, Controls(lease, self._signals, self._progress, self._metrics.job))
+                    self._stalls.uses(spark)
+                    self._work(writer, topic, controls)
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from offsetstream.metrics.group_metrics import GroupMetrics, Shown
@@ -16,11 +16,14 @@ _SECONDS = 15.0  # between two queries of the tables
 
 
 class Metrics:
-    """Keep the metrics, and serve them if the settings have a port. UsageError if a regular expression is invalid."""
+    """Keep the metrics, and serve them if the settings have a port. UsageError if a regular expression is invalid.
 
-    def __init__(self, settings: JobSettings, progress: Progress) -> None:
+    `stalled` returns what makes no progress, for /healthz.
+    """
+
+    def __init__(self, settings: JobSettings, progress: Progress, stalled: Callable[[], str | None]) -> None:
         self.job = JobMetrics()
-        self._settings, self._progress = settings, progress
+        self._settings, self._progress, self._stalled = settings, progress, stalled
         self._shown = Shown(
             settings.group_metrics, settings.metrics_groups, settings.metrics_topics, settings.metrics_max_series
         )
@@ -33,7 +36,7 @@ class Metrics:
         if not port:
             yield
             return
-        with serving(address, port, self.job.registry, self.job.standing) as url:
+        with serving(address, port, self.job.registry, self.job.standing, self._stalled) as url:
             self._progress.say(f"Serving metrics at {url}/metrics")
             yield
 

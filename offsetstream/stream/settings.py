@@ -96,6 +96,15 @@ class JobSettings(Settings):
         timedelta,
         Option("Wait this long for a cluster that does not answer, at any time; then exit.", "MINUTES", MINUTES),
     ] = timedelta(minutes=10)
+    max_stall: Annotated[
+        timedelta,
+        Option(
+            "Without progress for this long (a store or Spark never answers), answer 503 at /healthz; after twice as "
+            "long, exit. 0: never.",
+            "MINUTES",
+            MINUTES,
+        ),
+    ] = timedelta(minutes=10)
     metrics_port: Annotated[
         int,
         Option("Serve /metrics (Prometheus), /healthz and /readyz at this port; 0: off.", metavar="PORT", minimum=0),

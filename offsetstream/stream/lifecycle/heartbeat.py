@@ -20,13 +20,21 @@ class Heartbeat:
     """Hold a lease while the context lasts, and release it at the end.
 
     `on_stop` gets the name of who requested a stop, or the reason for which the lease was lost. A lost lease also ends
-    the context with its error. `on_reload` is called at each check while the lease has a request to reload.
+    the context with its error. `on_reload` is called at each check while the lease has a request to reload; `on_check`
+    at each check, by the thread.
     """
 
-    def __init__(self, lease: Lease, on_stop: Callable[[str], None], on_reload: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        on_stop: Callable[[str], None],
+        on_reload: Callable[[], None],
+        on_check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._lease = lease
         self._on_stop = on_stop
         self._on_reload = on_reload
+        self._on_check = on_check
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -52,7 +60,9 @@ class Heartbeat:
 
     def _beat(self) -> None:
         check_seconds, beaten_at = max(POLL_SECONDS, self._lease.check_seconds), time.monotonic()
+        self._on_check()
         while not self._ended.wait(check_seconds):
+            self._on_check()
             # On a slow store every other check is a heartbeat: two in the lifetime of a lease.
             is_due = time.monotonic() - beaten_at > max(BEAT_SECONDS, 1.5 * self._lease.check_seconds)
             if is_due:

@@ -26,6 +26,7 @@ from offsetstream.stream.monitor.observer import Observer
 from offsetstream.stream.partitions.load_policy import partitions_to_load
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
+from offsetstream.stream.stall import BATCH, MAIN, QUERY
 from offsetstream.tables.transaction import BatchId
 
 SAMPLE_SECONDS = 10.0
@@ -62,7 +63,9 @@ class LiveStream:
         self._controls = controls
         self._refresh_seconds = refresh_seconds
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
-        self._turns = Turns(leaders.check_lost)
+        self._turns = Turns(self._wait_for_turn, self._beat)
+        self._triggered: tuple[str, int] | None = None  # what the query did at the last look
+        self._batches_done = 0
         self._tended_at, self._has_new_files = time.monotonic(), False
         self._ending = threading.Event()
 
@@ -79,6 +82,7 @@ class LiveStream:
             lost = self._watch(query)
             error = None if query.isActive else query.exception()
         finally:
+            self._controls.stalls.rest(QUERY)
             self._end(query)
         if error is not None and not self._controls.is_stopping():
             lost = self._check.explained(error)
@@ -96,10 +100,13 @@ class LiveStream:
         done = [time.monotonic() for _ in tasks]
         signals = self._controls.signals
         while query.isActive and not signals.stop.wait(POLL_SECONDS):
+            self._beat()
+            self._check_moves(query)
             lost = self._reload() if signals.reload.is_set() else []
             for at, (seconds, task) in enumerate(tasks):
                 if not lost and time.monotonic() - done[at] > seconds and not signals.stop.is_set():
                     lost, done[at] = task(), time.monotonic()
+                    self._beat()
             if lost:
                 return lost
         return []
@@ -108,18 +115,36 @@ class LiveStream:
         while not self._turns.take(0.1):
             self._stop_if_ending()
         try:
+            self._controls.stalls.beat(BATCH)
             self._stop_if_ending()
             report = self._batches.apply(raw, batch_id, self._check.before_writing)
         except TablesError as error:
             self._check.failure = error
             raise
         finally:
+            self._controls.stalls.rest(BATCH)
+            self._batches_done += 1
             self._turns.give_back()
         self._has_new_files = True
         self._controls.progress.batch(
             report.batch_id, report.records, report.seconds, report.merged_by, report.filtered
         )
         self._controls.metrics.batch(report.records, report.seconds, report.filtered or 0)
+
+    def _beat(self) -> None:
+        self._controls.stalls.beat(MAIN)
+
+    def _wait_for_turn(self) -> None:
+        self._beat()  # the batch that has the lock is watched itself
+        self._leaders.check_lost()
+
+    def _check_moves(self, query: StreamingQuery) -> None:
+        """Record a step of the query, unless Spark does what it did at the last look, outside of a batch."""
+        status = query.status
+        now = (status["message"], self._batches_done)
+        if self._turns.is_taken or not status["isTriggerActive"] or now != self._triggered:
+            self._controls.stalls.beat(QUERY)
+        self._triggered = now
 
     def _stop_if_ending(self) -> None:
         if self._controls.is_stopping() or self._ending.is_set():
@@ -134,7 +159,8 @@ class LiveStream:
         # batch has written; it does not start before the batch has ended.
         if not self._turns.take(BATCH_SECONDS):
             _stop(query)
-            self._turns.take()
+            while not self._turns.take(POLL_SECONDS):
+                self._beat()
         self._turns.give_back()
         _stop(query)
 
