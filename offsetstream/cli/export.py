@@ -34,8 +34,8 @@ Examples:
   offsetstream offsets export --all-groups --with-times --bootstrap-server old:9092 --file offsets.csv
 
 The file has no heading. A line is topic,partition,offset for one --group, else group,topic,partition,offset. With
---with-times a line is group,topic,partition,offset,timestamp_ms,read_again: 'offsets import' reads it on another
-cluster. Kafka's tool resets a group only while it has no member.
+--with-times the first line is group,topic,partition,offset,timestamp_ms,read_again: 'offsets import' reads such a file
+on another cluster, and Kafka's tool does not. Kafka's tool resets a group only while it has no member.
 
 Exit code 1: a group had no offset.""",
 )
@@ -114,7 +114,7 @@ def _timed_lines(
     if bootstrap_server is None:
         raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.offset_file import csv_lines  # noqa: PLC0415 - likewise
+    from offsetstream.operations.offset_file import HEADING, csv_lines  # noqa: PLC0415 - likewise
     from offsetstream.operations.past_offsets import require_same_topics  # noqa: PLC0415 - likewise
     from offsetstream.operations.timestamps import record_times_of  # noqa: PLC0415 - likewise
     from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - likewise
@@ -129,6 +129,7 @@ def _timed_lines(
     times, gone = record_times_of(cluster, properties, offsets, _TIMES_SECONDS)
     for topic, partition in sorted(gone):
         print_line(f"{topic}-{partition} does not exist any more: its offsets are skipped")
+    yield from csv_lines([HEADING])
     existing = [row for row in rows if (row["topic"], row["partition"]) not in gone]
     yield from csv_lines(
         (row["group_id"], row["topic"], row["partition"], row["committed_offset"], timed.since_ms, timed.read_again)

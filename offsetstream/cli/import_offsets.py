@@ -66,10 +66,12 @@ def import_offsets(
     if same_log == (translate is not None):
         raise click.UsageError("say how the offsets of both clusters correspond: --same-log, or --translate timestamp")
     from offsetstream.operations.import_offsets import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
-    from offsetstream.operations.offset_file import read_exported  # noqa: PLC0415 - likewise
+    from offsetstream.operations.offset_file import read_offset_file  # noqa: PLC0415 - likewise
 
-    moved = renamed(read_exported(file, sorted(set(group))), Renames(rename_topic))
+    offset_file = read_offset_file(file, sorted(set(group)))
+    moved = renamed(offset_file.offsets, Renames(rename_topic))
     with open_session(operator, "READ") as found:
         cluster, properties = found.cluster, found.properties
         plan = plan_import(cluster, found.admin, moved, operator.timeout, same_log=same_log, properties=properties)
+        plan.notes += offset_file.notes(uses_times=not same_log)
         show_or_execute(output, operator, found, plan)

@@ -89,6 +89,10 @@ def reset(
     from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
 
     scope = Scope(parse_topics(topic), all_topics)
+    if word == "from_file":
+        from offsetstream.operations.offset_file import read_offset_file  # noqa: PLC0415 - slow
+
+        value = read_offset_file(value, sorted(set(group)))
     with open_session(operator, "READ") as live:
         show_or_execute(output, operator, live, _plan(live, operator, group, scope, word, value))
 
@@ -104,7 +108,7 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
-    from offsetstream.operations.offset_file import read_offsets  # noqa: PLC0415 - slow
+    from offsetstream.operations.offset_file import by_group  # noqa: PLC0415 - slow
     from offsetstream.operations.reset import plan_reset, recreation_objections, without_epochs  # noqa: PLC0415 - slow
     from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
 
@@ -123,9 +127,12 @@ def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope,
         plan.notes += [past.filtered.note] if past.filtered.note else []
         return plan
     if word == "from_file":
-        given = read_offsets(value, group_ids)
-        target = Target("offsets", offsets=given)
-        return plan_reset(live.cluster, live.admin, sorted(given), scope, target, operator.timeout)
+        target = Target("offsets", offsets=by_group((each, each.offset) for each in value.offsets))
+        plan = plan_reset(live.cluster, live.admin, sorted(target.offsets), scope, target, operator.timeout)
+        planned = {(each.group_id, each.place) for each in plan.changes}
+        objected = {(each.group_id, each.place) for each in plan.objections if each.place is not None}
+        plan.notes += value.notes(uses_times=False) + value.unplanned(planned | objected)
+        return plan
     group_ids = group_ids or live.admin.group_ids()
     return plan_reset(live.cluster, live.admin, group_ids, scope, _target(word, value), operator.timeout)
 

@@ -224,6 +224,25 @@ def test_a_reset_needs_a_writable_output_file(kafka: EmbeddedKafka, run: Run, ta
     assert "No space left on device" in full.stderr
 
 
+def test_a_plan_reports_what_it_does_not_use_of_a_file(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
+    commit(kafka, "partly", {("orders", 0): 5, ("orders", 1): 5})
+    file = tmp_path / "offsets.csv"
+    heading, time = "group,topic,partition,offset,timestamp_ms,read_again", 1_763_600_000_000
+    lines = [f"partly,orders,0,7,{time},0", f"partly,orders,1,6,{time},0", f"other,orders,0,1,{time},0"]
+    file.write_text("\n".join([heading, *lines, ""]), "utf-8")
+    reset = ("offsets", "reset", "--group", "partly", "--from-file", str(file))
+    done = run(*reset, "--topic", "orders:0", "--output", "json")
+    assert [(row["partition"], row["new_offset"]) for row in rows(done)] == [(0, 7)]
+    assert [line.partition(str(file))[2] for line in done.stderr.splitlines() if str(file) in line] == [
+        " also has offsets of group other: they are not used",
+        " are not used",  # the columns of times
+        " also has offsets of partition orders-1: they are not used",
+    ]
+    file.write_text("\n".join([*lines, ""]), "utf-8")
+    foreign = run(*reset)
+    assert (foreign.returncode, foreign.stdout, "line 1 has 6 fields" in foreign.stderr) == (2, "", True)
+
+
 def test_names_missing_from_a_file_or_snapshot_are_refused(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
     commit(kafka, "named", {("orders", 0): 5})
     file = tmp_path / "offsets.csv"

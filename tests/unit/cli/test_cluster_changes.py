@@ -15,7 +15,7 @@ from offsetstream.cli.reset import KafkaDuration
 from offsetstream.cluster.committed import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.import_offsets import Renames, renamed
-from offsetstream.operations.offset_file import ExportedOffset, csv_lines, read_exported, read_offsets
+from offsetstream.operations.offset_file import HEADING, ExportedOffset, csv_lines, read_offset_file
 from offsetstream.operations.plan import Change
 from offsetstream.operations.reset import parse_topics
 from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
@@ -32,16 +32,41 @@ def file(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
+TIMED = ",".join(HEADING) + "\n"
+
+
 def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None:
-    assert read_offsets(file("orders,0,5\n\norders,1,0\n"), ["billing"]) == {
-        "billing": {("orders", 0): CommittedOffset(5), ("orders", 1): CommittedOffset(0)}
-    }
-    many = file('"a ""b"", c",orders,0,5\n日本,orders,0,6\n')
-    assert read_offsets(many, []).keys() == {'a "b", c', "日本"}
-    assert read_offsets(many, ["日本"]) == {"日本": {("orders", 0): CommittedOffset(6)}}
-    assert read_exported(file("g,orders,0,5,1763600000000,2\n"), []) == [
-        ExportedOffset("g", "orders", 0, 5, RecordTime(1763600000000, 2))
+    assert read_offset_file(file("orders,0,5\n\norders,1,0\n"), ["billing"]).offsets == [
+        ExportedOffset("billing", "orders", 0, 5),
+        ExportedOffset("billing", "orders", 1, 0),
     ]
+    many = file('"a ""b"", c",orders,0,5\n日本,orders,0,6\n')
+    assert [each.group_id for each in read_offset_file(many, []).offsets] == ['a "b", c', "日本"]
+    assert read_offset_file(many, ["日本"]).offsets == [ExportedOffset("日本", "orders", 0, 6)]
+
+
+def test_what_a_plan_does_not_use_of_a_file_is_reported(file: Callable[[str], str]) -> None:
+    path = file(f"{TIMED}g,orders,0,5,1763600000000,2\nh,orders,0,5,1763600000000,2\n")
+    found = read_offset_file(path, ["g"])
+    others = f"{path} also has offsets of group h: they are not used"
+    assert found.offsets == [ExportedOffset("g", "orders", 0, 5, RecordTime(1763600000000, 2))]
+    assert found.notes(uses_times=True) == [others]
+    assert found.notes(uses_times=False) == [others, f"the columns timestamp_ms and read_again of {path} are not used"]
+    assert found.unplanned([("g", ("orders", 0))]) == []
+    assert found.unplanned([]) == [f"{path} also has offsets of partition orders-0: they are not used"]
+    many = read_offset_file(file("".join(f"g{number},orders,0,5\n" for number in range(6))), ["g0"])
+    assert many.notes(uses_times=False) == [
+        f"{path} also has offsets of groups g1, g2, g3 and 2 more: they are not used"
+    ]
+
+
+def test_a_foreign_file_is_refused_before_the_cluster_is_asked(file: Callable[[str], str]) -> None:
+    """Group, topic, partition, source offset, target offset, time of another backup tool: the source was planned."""
+    foreign = file("billing,orders,0,41,17,1763600000000\n")
+    for command in (("reset", "--group", "billing", "--from-file", foreign), ("import", foreign, "--same-log")):
+        done: Done = within("offsets", *command, "--bootstrap-server", "127.0.0.1:1")
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done
+        assert "line 1 has 6 fields; expected [group,]topic,partition,offset" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -54,7 +79,16 @@ def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None
         ("g,orders,0,٣\n", [], "numbers of 0 or more"),
         (f"g,orders,0,{2**63}\n", [], "numbers of 0 or more"),
         (f"g,orders,0,{'9' * 5000}\n", [], "numbers of 0 or more"),
-        ("g,orders,0,5,6\n", [], "has 5 fields"),
+        ("g,orders,0,5,6\n", [], "line 1 has 5 fields; expected"),
+        ("orders,0\n", ["g"], "line 1 has 2 fields; expected"),
+        ("orders\n", ["g"], "line 1 has 1 field; expected"),
+        ("g,orders,0,5,6,7\n", ["g"], "line 1 has 6 fields; expected"),
+        (f"g,orders,0,5,6,7\n{TIMED}", ["g"], "line 1 has 6 fields; expected"),
+        ("g,orders,0,5\ng,orders,1,5,6,7\n", ["g"], "line 2 has 6 fields, but the first line has 4"),
+        ("orders,0,5\ng,orders,1,5\n", ["g"], "line 2 has 4 fields, but the first line has 3"),
+        (f"{TIMED}g,orders,0,5\n", ["g"], "line 2 has 4 fields, but the first line has 6"),
+        (TIMED, [], "has no offsets"),
+        ("group,topic,partition,offset,target_offset,time\ng,orders,0,5,6,7\n", [], "line 1 has 6 fields; expected"),
         ("GROUP,TOPIC,PARTITION,OFFSET\n", [], "numbers of 0 or more"),
         ("g,orders,0,5\n", ["h"], "has no offset of group 'h'"),
         ("", [], "has no offset"),
@@ -63,12 +97,12 @@ def test_a_file_of_one_group_and_one_of_many(file: Callable[[str], str]) -> None
 )
 def test_invalid_offset_file_is_refused(file: Callable[[str], str], text: str, groups: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        read_offsets(file(text), groups)
+        read_offset_file(file(text), groups)
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Cannot read"):
-        read_offsets(str(tmp_path / "nowhere.csv"), [])
+        read_offset_file(str(tmp_path / "nowhere.csv"), [])
 
 
 def test_topics_and_partitions() -> None:
@@ -201,8 +235,8 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_file_of_another_cluster_comes_back_with_any_name(file: Callable[[str], str]) -> None:
-    rows = [('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
-    assert read_exported(file("".join(csv_lines(rows))), []) == [
+    rows = [HEADING, ('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
+    assert read_offset_file(file("".join(csv_lines(rows))), []).offsets == [
         ExportedOffset('a "b", c\nd', "orders", 0, 5, RecordTime(17, 2)),
         ExportedOffset("", "orders", 1, 0, RecordTime(0, 0)),
     ]
