@@ -19,7 +19,7 @@ from offsetstream.tables.version import refuse_newer
 from offsetstream.views.files import all_views, load_view
 from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import INSTANT, ViewReader, schema_of
-from offsetstream.views.sandbox import Query
+from offsetstream.views.sandbox import Limits, Query
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,13 +159,14 @@ class Tables:
             raise UsageError(f"there is no view {view}{is_table or nearest_text(view, self.views)}")
         return Rows(self._rows(view, load_view(view).column_names, wanted, _instant(at)))
 
-    def sql(self, query: str, *, at: At = None) -> Rows:
+    def sql(self, query: str, *, at: At = None, memory: str = Limits.memory, timeout: float = Limits.seconds) -> Rows:
         """Return the rows of one DuckDB SELECT over all tables and views, as `offsetstream sql` does.
 
         The query cannot reach your files or variables, and changes nothing. `at` is the instant of views that need one.
-        Raises QueryError if DuckDB rejects the query.
+        `memory` (such as "2GB") is what DuckDB may take, without the result; `timeout` is in seconds. Raises QueryError
+        if DuckDB rejects the query, or if it exceeds a limit.
         """
-        return Rows(Query(self._new_reader(), query, _instant(at)).arrow())
+        return Rows(Query(self._new_reader(), query, _instant(at), Limits(memory, timeout)).arrow())
 
     def _new_reader(self) -> ViewReader:
         reader = ViewReader(self._store, opened=self._opened)

@@ -15,14 +15,17 @@ import click
 from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import SECONDS, Value, config_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column, RereadRows
 from offsetstream.cli.times import Instant, instant_text
 from offsetstream.errors import TablesError, first_line
+from offsetstream.settings import kinds
 from offsetstream.tables.location import store_at
 
 _LIST = (Column("name", "NAME", 24), Column("kind", "KIND", 5), Column("at", "AT"), Column("what", "WHAT"))
+
+_MEMORY, _TIMEOUT = "1GB", 300.0  # those of sandbox.Limits, which is slow to import
 
 
 @click.command(
@@ -35,8 +38,9 @@ Examples:
   offsetstream sql "FROM commit_audit" --output csv --file audit.csv
   offsetstream sql --all-clusters "SELECT cluster, count(*) FROM groups GROUP BY cluster"
 
-Queries use DuckDB's dialect. They cannot read other files, reach the network or change settings. With --all-clusters
-each table and view has the rows of all clusters, and a first column cluster.""",
+Queries use DuckDB's dialect. They cannot read other files, reach the network or change settings. What does not fit into
+--memory goes to disk where possible, as for sorting; else the query fails. With --all-clusters each table and view has
+the rows of all clusters, and a first column cluster.""",
 )
 @config_option("sql")
 @click.argument("query", required=False)
@@ -44,15 +48,40 @@ each table and view has the rows of all clusters, and a first column cluster."""
 @click.option(
     "--at", type=Instant(), metavar="TIME", help="Time for views that need one, such as offsets_at: 10m (ago), 03:00."
 )
+@click.option(
+    "--memory",
+    type=Value(kinds.MEMORY),
+    default=_MEMORY,
+    show_default=True,
+    metavar="SIZE",
+    help="Let the query take this much memory: 400MB, 2GB.",
+)
+@click.option(
+    "--timeout",
+    type=SECONDS,
+    default=_TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop the query when it has worked this long.",
+)
 @tables_option
 @output_options
-def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str, **options: Any) -> None:
+def sql(
+    *,
+    query: str | None,
+    list_names: bool,
+    at: datetime | None,
+    memory: str,
+    timeout: float,
+    tables: str,
+    **options: Any,
+) -> None:
     """Query all tables and views with one SELECT.
 
     docs/reference/tables.md and views.md list their columns; 'offsetstream sql --list' lists their names.
     """
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB and Arrow
-    from offsetstream.views.sandbox import Query  # noqa: PLC0415 - slow
+    from offsetstream.views.sandbox import Limits, Query  # noqa: PLC0415 - slow
 
     output = output_of(options)
     if list_names == (query is not None):
@@ -60,21 +89,22 @@ def sql(*, query: str | None, list_names: bool, at: datetime | None, tables: str
     if query is None:
         _print_names(output)
         return
-    failed = list[str]()
-    if clusters := asked_clusters():
-        from offsetstream.cli.many_clusters import stores_of  # noqa: PLC0415 - rarely needed
+    failed, limits = list[str](), Limits(memory, timeout)
+    with limits.of_process():
+        if clusters := asked_clusters():
+            from offsetstream.cli.many_clusters import stores_of  # noqa: PLC0415 - rarely needed
 
-        stores = stores_of(click.get_current_context(), clusters)
-        running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed))
-    else:
-        running = Query(ViewReader(store_at(tables)), query, at)
+            stores = stores_of(click.get_current_context(), clusters)
+            running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed), limits)
+        else:
+            running = Query(ViewReader(store_at(tables)), query, at, limits)
 
-    def rows() -> Iterator[dict[str, Any]]:
-        return (
-            {name: plain(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
-        )
+        def rows() -> Iterator[dict[str, Any]]:
+            return (
+                {name: plain(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
+            )
 
-    output.table([Column(name, name) for name in running.columns], RereadRows(rows))
+        output.table([Column(name, name) for name in running.columns], RereadRows(rows))
     click.get_current_context().exit(1 if failed else 0)
 
 
@@ -102,8 +132,8 @@ def _print_names(output: Output) -> None:
 
 def plain(value: Any) -> Any:
     """Return a DuckDB value in a form that text, JSON and CSV can hold."""
-    for kinds, to_plain in _PLAIN:
-        if isinstance(value, kinds):
+    for types, to_plain in _PLAIN:
+        if isinstance(value, types):
             return to_plain(value)
     return str(value)
 

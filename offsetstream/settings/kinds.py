@@ -17,6 +17,7 @@ _PART = r"(\d{1,15}) +(week|day|hour|minute|second|millisecond)s?(?: +|$)"
 _FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)
 _LAST_PORT = 65_535
+_MEMORY = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])(i?)B", re.IGNORECASE)  # 400MB or 1.5GiB, as DuckDB writes it
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 
@@ -109,6 +110,22 @@ def _days(value: str | timedelta) -> timedelta:
     return timedelta(days=days)
 
 
+def _memory(value: str) -> str:
+    text = str(value).strip()
+    if not _MEMORY.fullmatch(text) or not bytes_of(text):
+        raise ValueError(f"{value!r} is not a size of memory: give 400MB or 2GB")
+    return text
+
+
+def bytes_of(memory: str) -> int:
+    """Return the bytes of a size of memory such as "400MB" or "1.5GiB"."""
+    match = _MEMORY.fullmatch(memory)
+    if match is None:
+        raise ValueError(f"{memory!r} is not a size of memory")
+    number, unit, is_binary = match.groups()
+    return int(float(number) * (1024 if is_binary else 1000) ** (1 + "KMGT".index(unit.upper())))
+
+
 def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
     if isinstance(value, Mapping):
         return dict(value)
@@ -127,5 +144,6 @@ AGE = Kind(
 )
 # 30d, 4w, or in the notation of Delta's properties: interval 30 days.
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
+MEMORY = Kind("a text", (str,), _memory)
 REGEX = Kind("a text", (str,), checked_pattern)  # RE2; matches a complete name
 PAIRS = Kind("a table", (dict,), _pairs)  # NAME=VALUE

@@ -1,19 +1,25 @@
-"""Run a user's query over tables and views. It cannot reach other files, addresses or settings."""
+"""Run a user's query over tables and views. It cannot reach other files, addresses or settings, and has limits."""
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from threading import Thread
+from pathlib import Path
+from threading import TIMEOUT_MAX, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 from duckdb import StatementType
 
 from offsetstream.errors import NoTableError, OffsetstreamError, TablesError, UsageError, first_line
+from offsetstream.settings.kinds import MEMORY, bytes_of
 from offsetstream.tables.optional_tables import OPTIONAL_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
@@ -27,7 +33,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AGAIN_SECONDS = 0.1
+_AGAIN_SECONDS, _STOP_SECONDS = 0.1, 3.0
+_STDERR = 2  # a file descriptor
+# Bytes of address space that a process may take beyond twice DuckDB's limit, since the limit of the operating system
+# also counts what allocators keep and what stacks of threads reserve.
+_UNCOUNTED, _UNCOUNTED_PER_CORE = 1 << 30, 16 << 20
 _AT_ONCE = 2048  # rows fetched at a time
 _WORD = re.compile(r"\w+")
 _NEAREST = re.compile(r"^Candidate bindings: (.+)", re.MULTILINE)
@@ -35,7 +45,65 @@ _UNKNOWN = re.compile(r"Table with name (.+?) does not exist")
 
 
 class QueryError(OffsetstreamError):
-    """DuckDB rejected a query; the message gives the reason."""
+    """DuckDB rejected a query, or it exceeded a limit; the message gives the reason."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What each run of a query may take: memory of DuckDB (`400MB`, `2GB`), and seconds of work.
+
+    The default memory is free next to the job on the machine that docs/reference/sizing.md recommends. It is fixed, so
+    that a query that works on one machine works on all. What DuckDB can write to disk does not count.
+    """
+
+    memory: str = "1GB"
+    seconds: float = 300.0
+
+    @contextmanager
+    def of_process(self) -> Iterator[None]:
+        """Limit the memory of this process, which must not have other work, within the context; on Linux only.
+
+        DuckDB does not count what some functions take, such as repeat() and range(): these fail at about thrice the
+        limit. Raises QueryError if they do.
+        """
+        try:
+            import resource  # noqa: PLC0415 - Windows has none
+
+            used = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"), re.MULTILINE)
+        except (ImportError, OSError):
+            used = None
+        if used is None:
+            yield
+            return
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = (
+            int(used[1]) * 1024 + 2 * bytes_of(self.memory) + _UNCOUNTED + _UNCOUNTED_PER_CORE * (os.cpu_count() or 1)
+        )
+        lowest = min([wanted, *(each for each in before if each != resource.RLIM_INFINITY)])
+        resource.setrlimit(resource.RLIMIT_DATA, (lowest, before[1]))
+        try:
+            yield
+        except MemoryError as error:
+            raise self.exceeded_memory() from error
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
+
+    def exceeded_memory(self) -> QueryError:
+        """Return the error of a query that needs more memory."""
+        return QueryError(
+            f"the query needs more memory than --memory {self.memory}: select less, or give it more, such as "
+            "--memory 4GB (in Python memory='4GB')"
+        )
+
+    def exceeded_time(self) -> QueryError:
+        """Return the error of a query that needs more time."""
+        return QueryError(
+            f"the query was stopped after --timeout {self.seconds:g} seconds: select less, or give it more, such as "
+            "--timeout 3600 (in Python timeout=3600)"
+        )
+
+
+_DEFAULTS = Limits()
 
 
 def relation_names() -> list[str]:
@@ -48,13 +116,14 @@ class Query:
 
     It needs a reader of its own, because it locks the connection: DuckDB then opens only the tables' own files and
     accepts no settings. Raises UsageError unless the query is one SELECT, or if `at` is missing; QueryError if DuckDB
-    rejects the query; TablesError if tables cannot be read.
+    rejects the query or it exceeds a limit; TablesError if tables cannot be read.
     """
 
-    def __init__(self, reader: ViewReader, query: str, at: datetime | None = None) -> None:
-        _require_select(reader.connection, query)
-        _, missing = _define(reader, _words(query), at)
-        self._begin(query, reader.connection, reader.files, missing)
+    def __init__(self, reader: ViewReader, query: str, at: datetime | None = None, limits: Limits = _DEFAULTS) -> None:
+        with _limited(reader.connection, limits):
+            _require_select(reader.connection, query)
+            _, missing = _define(reader, _words(query), at)
+        self._begin(query, reader.connection, reader.files, missing, limits)
 
     @classmethod
     def over_clusters(
@@ -63,6 +132,7 @@ class Query:
         query: str,
         at: datetime | None,
         unreadable: Callable[[str, TablesError], None],
+        limits: Limits = _DEFAULTS,
     ) -> Self:
         """Return a query over the tables and views of many clusters, with a first column `cluster`.
 
@@ -71,8 +141,9 @@ class Query:
         lacking, made = dict[str, dict[str, NoTableError]](), cls.__new__(cls)
 
         def define(cluster: str, reader: ViewReader) -> list[str]:
-            _require_select(reader.connection, query)
-            names, lacking[cluster] = _define(reader, _words(query), at)
+            with _limited(reader.connection, limits):
+                _require_select(reader.connection, query)
+                names, lacking[cluster] = _define(reader, _words(query), at)
             return names
 
         connection, files = over_clusters(stores, define, unreadable)
@@ -81,7 +152,7 @@ class Query:
         for cluster, errors in lacking.items():
             if of_query := read & errors.keys():
                 unreadable(cluster, errors[min(of_query)])
-        made._begin(query, connection, files, missing)
+        made._begin(query, connection, files, missing, limits)
         return made
 
     def _begin(
@@ -90,15 +161,18 @@ class Query:
         connection: duckdb.DuckDBPyConnection,
         files: Sequence[str],
         missing: Mapping[str, NoTableError],
+        limits: Limits,
     ) -> None:
-        self._query, self._connection, self._missing = query, connection, missing
+        self._query, self._connection, self._missing, self._limits = query, connection, missing, limits
+        self._seconds_left = limits.seconds
         _lock(connection, files)
         with self._told():
-            self.columns = _unique(connection.sql(query).columns)
+            self.columns = _unique(self._interruptible(lambda: connection.sql(query).columns))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Run the query and yield its rows. Only some rows are in memory at a time."""
         with self._told():
+            self._seconds_left = self._limits.seconds
             self._interruptible(lambda: self._connection.execute(self._query))
             while found := self._interruptible(lambda: self._connection.fetchmany(_AT_ONCE)):
                 yield from found
@@ -106,6 +180,7 @@ class Query:
     def arrow(self) -> pa.Table:
         """Run the query and return all rows as Arrow."""
         with self._told():
+            self._seconds_left = self._limits.seconds
             found = self._interruptible(lambda: self._connection.sql(self._query).to_arrow_table())
         return found.rename_columns(self.columns)
 
@@ -119,15 +194,27 @@ class Query:
             except BaseException as error:
                 outcome.set_exception(error)
 
-        thread = Thread(target=run, daemon=True)
+        thread, started = Thread(target=run, daemon=True), time.monotonic()
         try:
             thread.start()
-            return outcome.result()
+            is_done = wait([outcome], min(max(self._seconds_left, 0), TIMEOUT_MAX)).done
         except KeyboardInterrupt:
-            while thread.is_alive():
-                self._connection.interrupt()  # lost if the query has only just started
-                thread.join(_AGAIN_SECONDS)
+            self._stop(thread)
             raise
+        self._seconds_left -= time.monotonic() - started
+        if not is_done:
+            self._stop(thread)
+            raise self._limits.exceeded_time()
+        return outcome.result()
+
+    def _stop(self, thread: Thread) -> None:
+        """Interrupt DuckDB. A task that does not end by this ends with the process."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        while thread.is_alive() and time.monotonic() < deadline:
+            self._connection.interrupt()  # lost if the query has only just started
+            thread.join(_AGAIN_SECONDS)
+        if thread.is_alive():
+            atexit.register(_silence_stderr)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -141,8 +228,32 @@ class Query:
                 known = nearest_text(name, relation_names())
                 raise QueryError(f"there is no table or view {name}{known}") from error
             raise _refused(error) from error
+        except duckdb.OutOfMemoryException as error:
+            raise self._limits.exceeded_memory() from error
         except duckdb.Error as error:
             raise _refused(error) from error
+
+
+def _silence_stderr() -> None:
+    """Hide what DuckDB's library prints if the process ends during a query: a page about leaked objects."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
+
+
+@contextmanager
+def _limited(connection: duckdb.DuckDBPyConnection, limits: Limits) -> Iterator[None]:
+    """Limit the memory of what defines tables and views, too: some views are stored."""
+    try:
+        connection.execute("SET memory_limit = ?", [MEMORY.read(limits.memory)])
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise limits.exceeded_memory() from error
+    except TablesError as error:
+        if isinstance(error.__cause__, duckdb.OutOfMemoryException):
+            raise limits.exceeded_memory() from error
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _refused(error: duckdb.Error) -> QueryError:

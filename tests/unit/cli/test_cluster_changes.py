@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -235,7 +235,7 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_file_of_another_cluster_comes_back_with_any_name(file: Callable[[str], str]) -> None:
-    rows = [HEADING, ('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
+    rows: list[Sequence[str | int]] = [HEADING, ('a "b", c\nd', "orders", 0, 5, 17, 2), ("", "orders", 1, 0, 0, 0)]
     assert read_offset_file(file("".join(csv_lines(rows))), []).offsets == [
         ExportedOffset('a "b", c\nd', "orders", 0, 5, RecordTime(17, 2)),
         ExportedOffset("", "orders", 1, 0, RecordTime(0, 0)),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from offsetstream.tables.location import store_at
 from offsetstream.tables.schema import all_schemas
 from offsetstream.views.files import all_views
+from offsetstream.views.reader import ViewReader
+from offsetstream.views.sandbox import Limits, Query
+from testkit.processes import within
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, commit
 
@@ -141,6 +147,71 @@ def test_unknown_names_give_an_error(run: Run, tables: Path, tmp_path: Path) -> 
     assert (nothing.exit_code, "there is no table" in nothing.stderr) == (1, True)
     assert run("sql").exit_code == 2
     assert run("sql", "--list", "SELECT 1").exit_code == 2
+
+
+NEEDS_MEMORY = "SELECT len(list(n)) FROM range(100000000) t(n)"
+NEVER_ENDS = "SELECT count(*) FROM range(10000000000000)"
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "reason"),
+    [
+        (NEEDS_MEMORY, ("--memory", "100MB"), "the query needs more memory than --memory 100MB"),
+        (NEEDS_MEMORY, (), "the query needs more memory than --memory 1GB"),
+        (NEEDS_MEMORY.replace("list", "string_agg"), ("--memory", "50MiB"), "more memory than --memory 50MiB"),
+        (NEVER_ENDS, ("--timeout", "0.5"), "the query was stopped after --timeout 0.5 seconds"),
+        (NEVER_ENDS + ", committed_offsets", ("--timeout", "0.5"), "--timeout 0.5"),
+    ],
+)
+def test_a_query_beyond_a_limit_fails_in_one_line(
+    run: Run, tables: Path, query: str, options: tuple[str, ...], reason: str
+) -> None:
+    done = run("sql", query, *options, tables=tables)
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done.output
+    assert reason in done.stderr
+    assert run("sql", "SELECT 1", tables=tables).exit_code == 0  # limits of this process are restored
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what DuckDB does not count")
+@pytest.mark.parametrize("query", ["SELECT length(repeat('x', 4000000000))", "SELECT len(range(400000000))"])
+def test_memory_that_duckdb_does_not_count_is_limited(query: str, tmp_path: Path) -> None:
+    """A query of one row took 8 GB, with DuckDB's limit of 400 MB."""
+    done = within("sql", query, "--memory", "100MB", "--tables", str(tmp_path))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done
+    assert "the query needs more memory than --memory 100MB" in done.stderr
+
+
+def test_a_query_that_cannot_be_interrupted_ends_with_the_process(tmp_path: Path) -> None:
+    endless = "SELECT levenshtein(repeat('x', 400000), repeat('y', 400000))"
+    done = within("sql", endless, "--timeout", "0.5", "--tables", str(tmp_path))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done
+    assert "--timeout 0.5 seconds" in done.stderr
+
+
+def test_a_sort_larger_than_the_memory_goes_to_disk(run: Run, tables: Path) -> None:
+    query = "SELECT count(*) AS n FROM (SELECT n FROM range(20000000) t(n) ORDER BY hash(n)) WHERE n > 5"
+    done = run("sql", query, "--memory", "100MB", tables=tables)
+    assert done.stdout.split() == ["n", "19999994"], done.output
+
+
+def test_time_of_a_slow_reader_is_not_that_of_the_query(tables: Path) -> None:
+    query = Query(ViewReader(store_at(str(tables))), "FROM range(10000)", limits=Limits(seconds=1.0))
+    rows = query.rows()
+    next(rows)
+    time.sleep(1.2)  # as a pager does
+    assert sum(1 for _ in rows) == 9_999
+
+
+@pytest.mark.parametrize("size", ["lots", "0MB", "-1GB", "80%", "1", ""])
+def test_invalid_memory_is_refused(run: Run, size: str) -> None:
+    done = run("sql", "SELECT 1", "--memory", size)
+    assert (done.exit_code, "is not a size of memory: give 400MB or 2GB" in done.stderr) == (2, True)
+
+
+def test_the_help_has_the_limits_of_the_sandbox(run: Run) -> None:
+    shown = " ".join(run("sql", "--help").stdout.split())
+    assert f"[default: {Limits.memory}]" in shown
+    assert f"[default: {Limits.seconds}]" in shown
 
 
 def test_a_word_that_is_also_a_table_needs_no_table(run: Run, tmp_path: Path) -> None:
