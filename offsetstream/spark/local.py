@@ -37,6 +37,7 @@ from offsetstream.spark.settings import (
     REQUIRED,
     STATIC,
     merged,
+    require_memory,
     spark_defaults,
 )
 
@@ -61,7 +62,7 @@ class LocalSpark:
     The constructor starts the JVM in a thread. The JVM ends with this process. `conf` are the user's settings: they win
     over spark-defaults.conf, which wins over ours. `plugins` are Maven coordinates of plugins for Kafka's client.
     `log_format` is the format of Spark's errors: text or json. The folder of temporary files is deleted when the last
-    of both processes ends.
+    of both processes ends. The constructor raises EnvironmentNotReadyError if Spark cannot start with its memory.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class LocalSpark:
         plugins: Sequence[str] = (),
         log_format: str = "text",
     ) -> None:
+        if SparkContext._gateway is None:  # else Java runs already, with its own memory
+            require_memory(conf or {})
         self._folder = _temporary_folder()
         pool = ThreadPoolExecutor(1, "launch of Java")
         self._settings: Future[Mapping[str, str]] = pool.submit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from offsetstream.spark.settings import (
     HIDDEN_OPTIONS,
     IDLE_BYTES,
     IDLE_CONSUMERS,
+    LEAST_HEAP,
+    LEAST_MEMORY,
     REQUIRED,
     STATIC,
     merged,
@@ -39,6 +42,8 @@ CONNECTORS = {
     "4.1": (f"{_SOURCE}:4.1.3", f"{_TOKENS}:4.1.1", "io.delta:delta-spark_4.1_2.13:4.4.0", _CLIENTS),
     "4.2": (f"{_SOURCE}:4.2.0", f"{_TOKENS}:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", _CLIENTS),
 }
+
+_LAUNCHERS_PORT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit
 
 
 @contextmanager
@@ -62,9 +67,21 @@ def limit_idle_consumers(spark: SparkSession, largest_batch: int) -> None:
 
 
 def submitted_session() -> SparkSession:
-    """Return the session of spark-submit or Databricks, prepared for the job."""
+    """Return the session of spark-submit or Databricks, prepared for the job.
+
+    Raises EnvironmentNotReadyError if Spark cannot start with the memory that spark-submit gave to Java.
+    """
     given = dict(SparkConf().getAll())
     settings = {name: value for name, value in merged(STATIC, given).items() if name in STATIC}
+    if _LAUNCHERS_PORT in os.environ and SparkContext._active_spark_context is None:
+        SparkContext._ensure_initialized()
+        java: Any = SparkContext._jvm
+        memory = java.java.lang.Runtime.getRuntime().maxMemory()
+        if memory < LEAST_HEAP:
+            raise EnvironmentNotReadyError(
+                f"Spark's driver has {memory >> 20} MiB of memory, and Spark does not start with less than "
+                f"{LEAST_HEAP >> 20} MiB. Start it with --driver-memory {LEAST_MEMORY} or more"
+            )
     return prepared_from(SparkSession.builder.appName("offsetstream").config(map=settings))
 
 

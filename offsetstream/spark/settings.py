@@ -6,12 +6,16 @@ The user's settings (`--conf` of `run` and of spark-submit, or `spark-defaults.c
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import javaproperties
 from pyspark.sql import SparkSession
+
+from offsetstream.errors import EnvironmentNotReadyError
 
 # The job would be wrong without these. The user cannot change them.
 REQUIRED = {
@@ -66,6 +70,12 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": f"(?i)secret|password|token|access[.]?key|{HIDDEN_NAMES}",
 }
+# Spark starts with this much memory, 1.5 times what it reserves, or more. Java's parallel collector does not count one
+# of its survivor spaces, which is a ninth of spark.driver.memory at most.
+LEAST_HEAP = 450 << 20
+LEAST_MEMORY = f"{-(-LEAST_HEAP * 9 // 8 >> 20)}m"
+_MEMORY = "spark.driver.memory"
+_MEMORY_TEXT = re.compile(r"(\d{1,12})([kmgt]?)", re.IGNORECASE)  # Java's notation: Spark passes it on unchanged
 # Lists: the user's values are added to ours.
 _LISTS = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.redaction.regex": "|"}
 LOG_FORMAT = "offsetstream.log.format"  # a Java system property that log4j2.properties reads
@@ -104,6 +114,47 @@ def spark_defaults() -> dict[str, str]:
         return {}
     found: dict[str, str] = javaproperties.loads(file.read_text("utf-8"))  # the format that Spark uses
     return {name: value.strip() for name, value in found.items()}
+
+
+def require_memory(given: Mapping[str, str]) -> None:
+    """Raise EnvironmentNotReadyError if our own Spark could not start with its memory, wherever it is set.
+
+    `given` are the user's settings. spark-defaults.conf is weaker, and PYSPARK_SUBMIT_ARGS is stronger.
+    """
+    settings = LOCAL | spark_defaults() | dict(given)
+    sources = dict.fromkeys(given, "") | dict.fromkeys(submit_arguments(), " in PYSPARK_SUBMIT_ARGS")
+    text = str((settings | submit_arguments())[_MEMORY])
+    source = sources.get(_MEMORY, " in spark-defaults.conf")
+    if _bytes(text) < _bytes(LEAST_MEMORY):
+        raise EnvironmentNotReadyError(
+            f"{_MEMORY} is {text!r}{source}, and Spark does not start with less than {LEAST_MEMORY}. Set "
+            f"{_MEMORY}={LEAST_MEMORY} or more (default: {LOCAL[_MEMORY]})"
+        )
+
+
+def _bytes(memory: str) -> int:
+    """Return the bytes of a size such as 2g; 0 if Java does not accept it."""
+    match = _MEMORY_TEXT.fullmatch(memory.strip())
+    return int(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " ") if match else 0
+
+
+def submit_arguments() -> dict[str, str]:
+    """Return the settings in PYSPARK_SUBMIT_ARGS, which PySpark appends to ours when it launches Java."""
+    try:
+        words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    except ValueError:  # PySpark reports it
+        return {}
+    found: dict[str, str] = {}
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if not equals:
+            value = words[at + 1] if at + 1 < len(words) else ""
+        if option == "--driver-memory":
+            found[_MEMORY] = value
+        elif option in {"--conf", "-c"} and "=" in value:
+            name, _, text = value.partition("=")
+            found[name.strip()] = text
+    return found
 
 
 def merged(ours: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:

@@ -90,6 +90,22 @@ def test_user_settings_win_in_a_spark_submit_session(tmp_path: Path) -> None:
     won(shown(["spark-submit", "--master", "local[1]", *jars, *conf, str(script)], tmp_path))
 
 
+def test_too_little_memory_of_spark_submit_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("from offsetstream.spark import session\nsession.submitted_session()")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["spark-submit", "--master", "local[1]", "--driver-memory", "300m", str(script)],
+        check=False,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Start it with --driver-memory 507m or more" in done.stderr
+    assert "INVALID_DRIVER_MEMORY" not in done.stderr
+
+
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_spark_errors_are_logged_in_the_chosen_format(tmp_path: Path, log_format: str) -> None:
     script = (

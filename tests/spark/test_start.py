@@ -83,3 +83,18 @@ def test_a_session_of_tests_without_workers_ends_its_spark(tmp_path: Path) -> No
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "left process" in done.stdout) == (0, False), done.stdout
+
+
+_WITH_THE_LEAST_MEMORY = """
+from offsetstream.spark.local import LocalSpark
+from offsetstream.spark.settings import LEAST_MEMORY
+
+with LocalSpark("local[1]", {"spark.driver.memory": LEAST_MEMORY}).running() as spark:
+    print(LEAST_MEMORY, spark.sql("SELECT 1 AS one").collect()[0].one)
+"""
+
+
+def test_spark_starts_with_the_least_memory_that_errors_name() -> None:
+    command = [sys.executable, "-c", _WITH_THE_LEAST_MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "507m 1\n"), done.stderr

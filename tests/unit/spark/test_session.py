@@ -8,7 +8,11 @@ from types import FrameType
 
 import pytest
 
+from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark import local
+from offsetstream.spark.settings import require_memory
+from testkit.processes import within
+from testkit.tables import new_tables
 
 
 @pytest.mark.parametrize(("starts_java", "ends"), [(False, True), (True, False)])
@@ -89,6 +93,57 @@ def test_the_users_settings_win_wherever_they_are_set(tmp_path: Path, monkeypatc
         "spark.sql.session.timeZone": "UTC",  # without which the job would be wrong
         "spark.ours": "ours",
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "default", "arguments", "reason"),
+    [
+        ("300m", None, "", "'300m', and Spark does not start with less than 507m"),
+        ("506m", None, "", "'506m'"),
+        ("507M", None, "", None),
+        ("519168k", None, "", None),
+        ("519167k", None, "", "'519167k'"),
+        ("1g", "1m", "", None),
+        ("512", None, "", "'512'"),  # Java reads bytes
+        ("512mb", None, "", "'512mb'"),  # Java does not read it
+        ("lots", None, "", "'lots'"),
+        ("", None, "", "''"),
+        (None, "300m", "", "'300m' in spark-defaults.conf"),
+        (None, "1g", "--driver-memory 300m pyspark-shell", "'300m' in PYSPARK_SUBMIT_ARGS"),
+        ("1g", None, "--driver-memory=300m pyspark-shell", "'300m' in PYSPARK_SUBMIT_ARGS"),
+        ("1g", None, "--conf spark.driver.memory=300m pyspark-shell", "'300m' in PYSPARK_SUBMIT_ARGS"),
+        ("1g", None, "-c 'spark.driver.memory=300m' pyspark-shell", "'300m' in PYSPARK_SUBMIT_ARGS"),
+        ("300m", None, "--driver-memory 100m --conf spark.driver.memory=1g pyspark-shell", None),
+        ("300m", None, "--name 'mine", "'300m'"),
+        (None, None, "", None),
+    ],
+)
+def test_memory_with_which_spark_cannot_start_is_refused_before_java_starts(
+    given: str | None,
+    default: str | None,
+    arguments: str,
+    reason: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.memory {default}\n" if default else "")
+    conf = {} if given is None else {"spark.driver.memory": given}
+    if reason is None:
+        require_memory(conf)
+    else:
+        with pytest.raises(EnvironmentNotReadyError, match=f"spark.driver.memory is {reason}"):
+            local.LocalSpark("local[1]", conf)
+
+
+def test_a_command_refuses_too_little_memory_in_one_line(tmp_path: Path) -> None:
+    new_tables(tmp_path)
+    done = within("views", "serve", "--tables", str(tmp_path), "--port", "1", "--conf", "spark.driver.memory=300m")
+    assert (done.returncode, done.stdout) == (EnvironmentNotReadyError.exit_code, ""), done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: spark.driver.memory is '300m'")
+    assert "Set spark.driver.memory=507m or more" in line
 
 
 def test_sparks_own_jars_are_not_replaced_on_the_class_path() -> None:
