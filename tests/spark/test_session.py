@@ -98,12 +98,13 @@ def test_too_little_memory_of_spark_submit_is_refused_before_spark_starts(tmp_pa
         ["spark-submit", "--master", "local[1]", "--driver-memory", "300m", str(script)],
         check=False,
         env=os.environ | {"PATH": path},
-        capture_output=True,
+        stdout=subprocess.PIPE,  # spark-submit prints both outputs of the script there
+        stderr=subprocess.STDOUT,
         text=True,
     )
     assert done.returncode == 1
-    assert "Start it with --driver-memory 507m or more" in done.stderr
-    assert "INVALID_DRIVER_MEMORY" not in done.stderr
+    assert "Start it with --driver-memory 507m or more" in done.stdout
+    assert "INVALID_DRIVER_MEMORY" not in done.stdout
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

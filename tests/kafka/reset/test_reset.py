@@ -238,9 +238,17 @@ def test_a_plan_reports_what_it_does_not_use_of_a_file(kafka: EmbeddedKafka, run
         " are not used",  # the columns of times
         " also has offsets of partition orders-1: they are not used",
     ]
-    file.write_text("\n".join([*lines, ""]), "utf-8")
-    foreign = run(*reset)
-    assert (foreign.returncode, foreign.stdout, "line 1 has 6 fields" in foreign.stderr) == (2, "", True)
+
+
+def test_a_file_of_another_tool_is_refused(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:
+    """Group, topic, partition, source offset, target offset, time: the source offset was planned."""
+    commit(kafka, "foreign", {("orders", 0): 5})
+    file = tmp_path / "offsets.csv"
+    file.write_text("foreign,orders,0,7,6,1763600000000\n", "utf-8")
+    done = run("offsets", "reset", "--group", "foreign", "--from-file", str(file), "--execute")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "line 1 has 6 fields; expected [group,]topic,partition,offset" in done.stderr
+    assert committed(kafka, "foreign") == {("orders", 0): CommittedOffset(5)}
 
 
 def test_names_missing_from_a_file_or_snapshot_are_refused(kafka: EmbeddedKafka, run: Run, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from types import FrameType
 
 import pytest
 
+from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark import local
 from offsetstream.spark.settings import require_memory
@@ -139,7 +140,10 @@ def test_memory_with_which_spark_cannot_start_is_refused_before_java_starts(
 
 def test_a_command_refuses_too_little_memory_in_one_line(tmp_path: Path) -> None:
     new_tables(tmp_path)
-    done = within("views", "serve", "--tables", str(tmp_path), "--port", "1", "--conf", "spark.driver.memory=300m")
+    (port,) = free_ports(1)
+    done = within(
+        "views", "serve", "--tables", str(tmp_path), "--port", str(port), "--conf", "spark.driver.memory=300m"
+    )
     assert (done.returncode, done.stdout) == (EnvironmentNotReadyError.exit_code, ""), done
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: spark.driver.memory is '300m'")
