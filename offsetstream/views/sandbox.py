@@ -63,8 +63,8 @@ class Limits:
     def of_process(self) -> Iterator[None]:
         """Limit the memory of this process, which must not have other work, within the context; on Linux only.
 
-        DuckDB does not count what some functions take, such as repeat() and range(): these fail at about thrice the
-        limit. Raises QueryError if they do.
+        DuckDB does not count what some functions take, such as repeat() and range(): these fail when the process takes
+        twice the limit and 1 GiB. Raises QueryError if they do.
         """
         try:
             import resource  # noqa: PLC0415 - Windows has none
