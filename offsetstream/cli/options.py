@@ -69,6 +69,8 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
             flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **attributes
         )
     kind = _type(setting)
+    if setting.is_list:
+        return click.option(flag, setting.name, multiple=True, type=kind, metavar=setting.option.metavar, **attributes)
     if not setting.is_required:
         attributes |= {"default": _written(kind, default), "show_default": default is not None}
     return click.option(
@@ -177,10 +179,10 @@ def _key(option: click.Option) -> Key:
     if option.callback is _pairs:
         return Key(kinds.PAIRS.toml, kinds.PAIRS.name)
     if isinstance(kind, Value):
-        return Key(kind.kind.toml, kind.name)
-    plain = bool if option.is_flag else int if isinstance(kind, click.types.IntParamType) else str
-    key = Key.of(plain)
-    return Key((list,), f"a list, each of {key.name}", key) if option.multiple else key
+        key = Key(kind.kind.toml, kind.name)
+    else:
+        key = Key.of(bool if option.is_flag else int if isinstance(kind, click.types.IntParamType) else str)
+    return key.listed() if option.multiple else key
 
 
 def client_properties(command_config: str | None) -> dict[str, str]:

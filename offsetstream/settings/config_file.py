@@ -75,6 +75,10 @@ class Key:
         """Return the key of a plain type."""
         return cls((plain,), _NAMES[plain])
 
+    def listed(self) -> Key:
+        """Return the key of a list of such values."""
+        return Key((list,), f"a list, each of {self.name}", self)
+
     def fits(self, value: Any) -> bool:
         """Tell whether the key may have this value. A boolean is not a number."""
         fits = isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)

@@ -18,6 +18,7 @@ _FLAGS = re.IGNORECASE | re.ASCII
 _YEAR = timedelta(days=365)
 _LAST_PORT = 65_535
 _MEMORY = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])(i?)B", re.IGNORECASE)  # 400MB or 1.5GiB, as DuckDB writes it
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,252})")  # as in a URL: other alphabets are written as xn--
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 
@@ -134,6 +135,13 @@ def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, 
     return {name: text for name, _, text in (pair.partition("=") for pair in value)}
 
 
+def _host(value: str) -> str:
+    name = value.strip().rstrip(".").lower() if isinstance(value, str) else ""
+    if not _HOST.fullmatch(name):
+        raise ValueError(f"{value!r} is not a host name: give the name alone, such as offsetstream.example.com")
+    return name
+
+
 BROKERS = Kind("a text", (str,), _brokers)
 INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's notation
 MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
@@ -146,4 +154,5 @@ AGE = Kind(
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
 MEMORY = Kind("a text", (str,), _memory)
 REGEX = Kind("a text", (str,), checked_pattern)  # RE2; matches a complete name
+HOST = Kind("a text", (str,), _host)  # without a port
 PAIRS = Kind("a table", (dict,), _pairs)  # NAME=VALUE

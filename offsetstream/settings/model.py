@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from offsetstream.errors import UsageError
-from offsetstream.settings.kinds import PAIRS
-from offsetstream.settings.schema import Option, Settings, settings_of
+from offsetstream.settings.kinds import PAIRS, Kind
+from offsetstream.settings.schema import Setting, Settings, settings_of
 
 _WORDS = {"missing": "give a value, it has no default", "extra_forbidden": "there is no such setting"}
 _models: dict[type[Settings], type[BaseSettings]] = {}
@@ -54,7 +54,7 @@ def _environment(declared: type[Settings]) -> dict[str, Any]:
     for each in settings_of(declared):
         value = os.environ.get(each.variable)
         if value:
-            values[each.name] = value.split() if each.option.kind is PAIRS else value
+            values[each.name] = value.split() if each.is_list or each.option.kind is PAIRS else value
     return values
 
 
@@ -74,14 +74,24 @@ def _build_model(declared: type[Settings]) -> type[BaseSettings]:
             default = Field(default_factory=each.default_factory)
         fields[each.name] = (hints[each.name], default)
     for setting in settings_of(declared):
-        fields[setting.name] = (Annotated[setting.type, *_checks(setting.option)], fields[setting.name][1])
+        fields[setting.name] = (Annotated[setting.type, *_checks(setting)], fields[setting.name][1])
     return create_model(declared.__name__, __base__=_Given, **fields)
 
 
-def _checks(option: Option) -> list[Any]:
-    kind = option.kind
-    read = [] if kind is None else [BeforeValidator(lambda value: None if value is None else kind.read(value))]
-    return [Field(ge=option.minimum, description=option.help), *read]
+def _checks(setting: Setting) -> list[Any]:
+    option, kind = setting.option, setting.option.kind
+    field = Field(ge=option.minimum, description=option.help)
+    if kind is None:
+        return [field]
+    if setting.is_list:
+        return [field, BeforeValidator(lambda values: _each(kind, values))]
+    return [field, BeforeValidator(lambda value: None if value is None else kind.read(value))]
+
+
+def _each(kind: Kind, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{values!r} is not a list")  # noqa: TRY004 - pydantic reports only these
+    return tuple(map(kind.read, values))
 
 
 def _values(model: type[BaseSettings], given: Mapping[str, Any]) -> dict[str, Any]:

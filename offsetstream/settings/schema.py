@@ -21,7 +21,7 @@ CONFIG_VARIABLE, CLUSTER_VARIABLE = f"{PREFIX}CONFIG", f"{PREFIX}CLUSTER"
 
 @dataclass(frozen=True)
 class Option:
-    """The help text of a setting, how help names its value, its kind and its minimum."""
+    """The help text of a setting, how help names its value, its kind (of each item of a list) and its minimum."""
 
     help: str
     metavar: str | None = None
@@ -54,6 +54,11 @@ class Setting:
         return self.default is dataclasses.MISSING
 
     @property
+    def is_list(self) -> bool:
+        """Tell whether the user may give several values."""
+        return get_origin(self.type) is tuple
+
+    @property
     def choices(self) -> tuple[str, ...] | None:
         """Return the allowed values of a choice; None for other settings."""
         parts = get_args(self.type)
@@ -63,9 +68,10 @@ class Setting:
     @property
     def in_toml(self) -> Key:
         """Return which values the settings file may hold for it."""
-        if self.option.kind is not None:
-            return Key(self.option.kind.toml, self.option.kind.name)
-        return Key.of(self.type if self.type in (bool, int) else str)
+        if self.option.kind is None:
+            return Key.of(self.type if self.type in (bool, int) else str)
+        key = Key(self.option.kind.toml, self.option.kind.name)
+        return key.listed() if self.is_list else key
 
 
 @dataclass(frozen=True, kw_only=True)

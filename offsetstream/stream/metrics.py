@@ -36,7 +36,8 @@ class Metrics:
         if not port:
             yield
             return
-        with serving(address, port, self.job.registry, self.job.standing, self._stalled) as url:
+        hosts = self._settings.metrics_allowed_host
+        with serving(address, port, self.job.registry, self.job.standing, hosts, self._stalled) as url:
             self._progress.say(f"Serving metrics at {url}/metrics")
             yield
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.kinds import INTERVAL, MINUTES, REGEX, SECONDS
+from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, REGEX, SECONDS
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     CLUSTER_VARIABLE,
@@ -112,6 +112,15 @@ class JobSettings(Settings):
     metrics_address: Annotated[
         str, Option("Serve them at this address. There is no login: keep it private.", "ADDRESS")
     ] = "127.0.0.1"
+    metrics_allowed_host: Annotated[
+        tuple[str, ...],
+        Option(
+            "Also answer /metrics if a URL has this host name (repeatable); IP addresses, localhost and the machine's "
+            "own name always work.",
+            "NAME",
+            HOST,
+        ),
+    ] = ()
     group_metrics: Annotated[
         Literal["kafka-exporter", "kminion"] | None,
         Option("Also serve group metrics, under this exporter's names (default: none)."),

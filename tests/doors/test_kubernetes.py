@@ -35,6 +35,7 @@ EVERYTHING = {
     "volume": {"size": "1Ti", "storageClass": "fast", "accessMode": "ReadWriteMany"},
     "serviceAccount": "lake",
     "serviceMonitor": {"enabled": True, "interval": "10s", "labels": {"release": "p"}},
+    "metricsAllowedHosts": ["ingress.example.com"],
     "podAnnotations": {"a/b": "c"},
     "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"key": "k", "operator": "Exists"}],
@@ -84,6 +85,19 @@ def test_selectors_match_the_single_pod_of_each_cluster() -> None:
     (monitor,) = (each for each in manifests if each["kind"] == "ServiceMonitor")
     services = {each["metadata"]["name"]: each["metadata"]["labels"] for each in of_kind["Service"]}
     assert selected(monitor["spec"]["selector"]["matchLabels"], services) == list(services)
+
+
+def test_the_job_allows_the_names_of_its_service() -> None:
+    """And those of the values. How a Service is called in a namespace: its name, name.namespace.svc, and so on."""
+    manifests = rendered(VOLUME | {"metricsAllowedHosts": ["ingress.example.com"]}, "--namespace", "lake")
+    (args,) = (
+        each["spec"]["template"]["spec"]["containers"][0]["args"]
+        for each in manifests
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", "offsetstream-eu")
+    )
+    allowed = [value for name, _, value in (each.partition("=") for each in args) if name == "--metrics-allowed-host"]
+    ends = ("", ".lake", ".lake.svc", ".lake.svc.cluster.local")
+    assert allowed == [*(f"offsetstream-eu{end}" for end in ends), "ingress.example.com"]
 
 
 def selected(labels: dict[str, str], objects: dict[str, dict[str, str]]) -> list[str]:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
@@ -125,7 +125,8 @@ def test_the_workload_commits(workload: RunningProcess) -> None:
 
 def test_the_job_is_healthy_and_scraped(job: RunningProcess, places: Places) -> None:
     assert places.is_well(health_of(DOCKERFILE))
-    with urlopen(f"http://{LOOPBACK}:{places.of('9464')}/metrics", timeout=10) as answer:
+    by_name = Request(f"http://{LOOPBACK}:{places.of('9464')}/metrics", headers={"Host": "job:9464"})
+    with urlopen(by_name, timeout=10) as answer:  # noqa: S310 - as Prometheus asks, see monitoring/prometheus
         text = answer.read().decode()
     assert 'offsetstream_offsets_partitions{state="owned"} 50.0' in text
     tables = offsetstream.open_tables(places.of("/data/tables"))

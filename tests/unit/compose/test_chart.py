@@ -61,6 +61,14 @@ def test_the_schema_accepts_the_documented_values(example: dict[str, Any]) -> No
     assert [error.message for error in schema().iter_errors(example)] == []
 
 
+def test_it_allows_the_names_of_its_service() -> None:
+    (metrics,) = re.findall(r"^kind: Service\nmetadata:\n  name: (.+)$", TEMPLATE, re.MULTILINE)
+    allowed = re.findall(r"--metrics-allowed-host=({{.+)$", TEMPLATE, re.MULTILINE)
+    domains = ["", ".{{ $.Release.Namespace }}"]
+    domains += [domains[-1] + end for end in (".svc", ".svc.cluster.local")]
+    assert allowed == [metrics + domain for domain in domains]
+
+
 def test_every_value_is_documented_and_in_the_schema() -> None:
     known = schema().schema["properties"].keys() - {"global"}
     assert known == VALUES.keys()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -14,6 +17,9 @@ import yaml
 import offsetstream
 from offsetstream.cli.main import main
 from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.ports import LOOPBACK
+from offsetstream.metrics.job_metrics import JobMetrics
+from offsetstream.metrics.server import serving
 from offsetstream.stream.settings import JobSettings
 from testkit.image import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, stages_of, unescaped
 
@@ -165,6 +171,32 @@ def test_our_commands_parse(name: str) -> None:
     if context.command.name == "serve":
         assert context.params["host"] == "0.0.0.0"  # noqa: S104 - likewise
         assert [context.params["port"]] == list(services()[name].ports)
+
+
+def test_the_job_answers_to_the_names_that_prometheus_scrapes() -> None:
+    """Over real sockets, with the file's settings; other names are refused."""
+    scrapes = yaml.safe_load((ROOT / "monitoring" / "prometheus" / "prometheus.yml").read_text("utf-8"))[
+        "scrape_configs"
+    ]
+    targets = [target for scrape in scrapes for each in scrape.get("static_configs", []) for target in each["targets"]]
+    names = [name for scrape in scrapes for each in scrape.get("dns_sd_configs", []) for name in each["names"]]
+    jobs = {name for name, words in COMMANDS.items() if words[0] == "run"}
+    hosts = {host.partition(":")[0]: host for host in (*targets, *names)}
+    assert jobs <= hosts.keys()
+    for name in jobs:
+        settings = JobSettings(**parsed(COMMANDS[name]).params, properties={})
+        metrics = JobMetrics()
+        with serving(LOOPBACK, 0, metrics.registry, metrics.standing, settings.metrics_allowed_host) as url:
+            for host, status in ((hosts[name], 200), (urlsplit(url).netloc, 200), ("rebound.example.com", 421)):
+                assert answers(url, host) == status
+
+
+def answers(url: str, host: str) -> int:
+    """The status of /metrics for a request to this name."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
+    with closing(connection):
+        connection.request("GET", "/metrics", headers={"Host": host})
+        return connection.getresponse().status
 
 
 def test_an_unknown_command_is_detected() -> None:

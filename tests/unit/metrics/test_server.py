@@ -85,6 +85,52 @@ def test_other_paths_and_methods_are_refused(url: str, method: str, path: str, s
     assert ask(url, path, method)[0] == status
 
 
+OWN = socket.gethostname()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("127.0.0.1", "127.0.0.1:9464", "10.0.0.7", "[::1]", "[2001:db8::7]:9464")),
+        *((host, 200) for host in ("localhost", "LocalHost:9464", "localhost.", OWN, f"{OWN.upper()}:9464", None)),
+        *((host, 200) for host in (socket.getfqdn(), "job", "Job:9464", "offsetstream.example.com")),
+        *((host, 421) for host in ("rebound.example.com", "rebound.example.com:9464", "example.com", "jobs", "")),
+        *((host, 421) for host in ("127.0.0.1.example.com", "localhost.example.com", "::1", "[job]", "[127.0.0.1]")),
+        *((host, 421) for host in ("job:9464:1", "job@evil", "localhost,evil", "1.2.3", f"{OWN}.rebound.example.com")),
+    ],
+)
+def test_metrics_answer_to_addresses_and_allowed_names_only(metrics: JobMetrics, host: str | None, status: int) -> None:
+    """Otherwise a page could read the group names in them by DNS rebinding. Probes ask by any name."""
+    allowed = ("job", "offsetstream.example.com")
+    with serving(LOOPBACK, 0, metrics.registry, metrics.standing, allowed) as url:
+        found, body = raw(url, "/metrics", host)
+        assert found == status
+        if status == 421:
+            assert "--metrics-allowed-host" in body
+            assert body.count("\n") == 1
+            assert raw(url, "/metrics", host, "HEAD") == (421, "")
+        else:
+            assert "offsetstream_behind_records" in body
+        assert raw(url, "/healthz", host) == (200, "ok\n")
+        assert raw(url, "/readyz", host)[0] == 503
+
+
+def test_metrics_answer_to_the_name_that_the_server_listens_at(metrics: JobMetrics) -> None:
+    with serving("localhost", 0, metrics.registry, metrics.standing) as url:
+        assert ask(url, "/metrics")[0] == 200
+
+
+def raw(url: str, path: str, host: str | None, method: str = "GET") -> tuple[int, str]:
+    """Ask with this Host header; without one in HTTP 1.0."""
+    where = urlsplit(url)
+    header = "HTTP/1.0\r\n" if host is None else f"HTTP/1.1\r\nHost: {host}\r\n"
+    with socket.create_connection((str(where.hostname), int(where.port or 0)), timeout=10) as connection:
+        connection.sendall(f"{method} {path} {header}\r\n".encode())
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
 @pytest.mark.parametrize("version", ["abc", "\xff", "1.0.0", "99"])
 def test_an_unknown_format_is_answered_as_text(url: str, version: str, capfd: pytest.CaptureFixture[str]) -> None:
     where = urlsplit(url)

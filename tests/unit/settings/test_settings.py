@@ -67,6 +67,13 @@ PRECEDENCE = [
     ("trigger", '"3 seconds"', "2 seconds", ["--trigger", " 1 second"], ["3 seconds", "2 seconds", "1 second"]),
     ("sample-interval", "3", "2.5", ["--sample-interval", "0"], [3.0, 2.5, 0.0]),
     ("bootstrap-server", '"a:1 ,b:1"', "b:2", ["--bootstrap-server", "c:3"], ["a:1,b:1", "b:2", "c:3"]),
+    (
+        "metrics-allowed-host",
+        '["A.example.com", "b"]',
+        "c d.",
+        ["--metrics-allowed-host", "e", "--metrics-allowed-host", "f"],
+        [("a.example.com", "b"), ("c", "d"), ("e", "f")],
+    ),
     ("master", '"local[3]"', "local[2]", ["--master", "local[1]"], ["local[3]", "local[2]", "local[1]"]),
 ]
 
