@@ -168,6 +168,13 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"trigger": "often"}, "trigger: 'often' is not a valid interval: give"),
     ({"coordinator": "old"}, "coordinator: Input should be 'new' or 'classic'"),
     ({"conf": ["a"]}, "conf: give NAME=VALUE"),
+    ({"metrics_allowed_host": "job"}, "metrics_allowed_host: 'job' is not a list"),
+    (
+        {"metrics_allowed_host": ["job:9464"]},
+        "metrics_allowed_host: 'job:9464' is not a host name: give the name alone",
+    ),
+    ({"metrics_allowed_host": ["a", "*"]}, "metrics_allowed_host: '*' is not a host name"),
+    ({"metrics_allowed_host": ["http://job/"]}, "metrics_allowed_host: 'http://job/' is not a host name"),
     ({"properties": {"ssl.key.password": ["hush"]}}, "properties.ssl.key.password: Input should be a valid string"),
     ({"nonsense": 1}, "nonsense: there is no such setting"),
 ]
