@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from offsetstream.cli.line_files import file_option, open_output
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import cluster_options, config_option
-from offsetstream.cli.segments import open_partitions, warn
+from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
 from offsetstream.dump.formats import LINE_FORMATS, UnprintableRecords
 from offsetstream.errors import UsageError
 
@@ -22,11 +22,13 @@ Examples:
   offsetstream dump --bootstrap-server localhost:9092 --format kafka --offsets-partition 12
   offsetstream dump --bootstrap-server broker:9093 --command-config client.properties --format records --file lines
   offsetstream dump --files /var/lib/kafka/data
+  offsetstream dump --files __consumer_offsets-12 --skip-damaged
   offsetstream dump --files __consumer_offsets-12 --format records | offsetstream replay -
 
 A record that cannot be decoded: in JSON its line has an "error" and the bytes, and the exit code stays 0. Kafka's own
 formats have no place for errors: stderr shows their number, and the exit code is 1. A damaged log segment ends the dump
-with exit code 1, and stderr names the batch. A segment that ends within a batch is read up to that batch."""
+with exit code 1, and stderr names the batch. With --skip-damaged the dump continues behind it, and stderr says which
+bytes and offsets are missing. A segment that ends within a batch is read up to that batch."""
 )
 @config_option("dump")
 @cluster_options
@@ -53,6 +55,7 @@ with exit code 1, and stderr names the batch. A segment that ends within a batch
 @click.option(
     "--master", default=_MASTER, show_default=True, help="Spark master for a dump from a cluster; it must be local."
 )
+@skip_damaged_option
 @file_option
 def dump(
     bootstrap_server: str | None,
@@ -61,6 +64,7 @@ def dump(
     offsets_partition: tuple[int, ...],
     line_format: str,
     master: str,
+    skip_damaged: bool,
     output_file: str | None,
 ) -> None:
     """Print the records of __consumer_offsets, one line each, by partition and offset.
@@ -73,8 +77,11 @@ def dump(
         bootstrap_server = None  # it came from the settings file, which many commands share
     if (bootstrap_server is None) == (not files):
         raise UsageError("name a cluster by --bootstrap-server or log segments by --files, not both")
+    if skip_damaged and not files:
+        raise UsageError("--skip-damaged is for log segments: name them by --files")
     if bootstrap_server is None:
-        found = _dump_files(files, offsets_partition, line_format, output_file)
+        skipped = Skipped() if skip_damaged else None
+        found = _dump_files(files, offsets_partition, line_format, output_file, skipped)
     else:
         found = _dump_cluster(bootstrap_server, command_config, offsets_partition, line_format, master, output_file)
     if found is not None:
@@ -83,13 +90,17 @@ def dump(
 
 
 def _dump_files(
-    files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None
+    files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None, skipped: Skipped | None
 ) -> UnprintableRecords | None:
     from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - imported on use
 
     partitions = open_partitions(files, wanted)
     with open_output(output_file) as target:
-        return dump_segments(partitions, line_format, target, warn)
+        if skipped is None:
+            return dump_segments(partitions, line_format, target, warn)
+        found = dump_segments(partitions, line_format, target, warn, skipped.add)
+    skipped.close()
+    return found
 
 
 def _dump_cluster(

@@ -12,8 +12,9 @@ import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.segments import open_partitions, warn
+from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
 from offsetstream.cli.times import ParamType
+from offsetstream.codec.damaged_segments import find_surviving
 from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_batches import RecordBatch
@@ -49,6 +50,7 @@ class Time(ParamType[int]):
 Examples:
   offsetstream replay /var/lib/kafka/data
   offsetstream replay 00000000000000000000.log --until-offset 4711
+  offsetstream replay /var/lib/kafka/data --skip-damaged
   offsetstream replay records.jsonl --coordinator classic
   offsetstream replay records.jsonl --release 4.1.1 --strict
   offsetstream dump --bootstrap-server localhost:9092 --format records | offsetstream replay -
@@ -58,7 +60,10 @@ record also has "producer_id" and "transactional": true; the marker that ends a 
 "control_type": "COMMIT" or "ABORT". A record without these fields counts as committed. Each line is a separate batch.
 
 A record that cannot be replayed is skipped with a warning on stderr; the exit code is 0. With --strict its complete
-partition fails, as on a broker: the output has nothing of it, stderr says why, and the exit code is 1."""
+partition fails, as on a broker: the output has nothing of it, stderr says why, and the exit code is 1.
+
+A damaged log segment ends the replay with exit code 1. With --skip-damaged it continues behind the damage, and stderr
+says which bytes and offsets are missing. The output then has the last values that survive."""
 )
 @click.argument("file", metavar="FILE")
 @click.option(
@@ -90,6 +95,7 @@ partition fails, as on a broker: the output has nothing of it, stderr says why, 
     help="Replay each partition up to its first record of this time or later: ISO 8601 or milliseconds since 1970.",
 )
 @click.option("--strict", is_flag=True, help="Fail a partition at a record that cannot be replayed.")
+@skip_damaged_option
 @file_option
 def replay(
     file: str,
@@ -99,6 +105,7 @@ def replay(
     until_offset: int | None,
     until_time: int | None,
     strict: bool,
+    skip_damaged: bool,
     output_file: str | None,
 ) -> None:
     """Rebuild groups and committed offsets from a log of __consumer_offsets, and print them as one JSON object.
@@ -110,23 +117,33 @@ def replay(
         raise UsageError("--release is only for the new coordinator: omit it with --coordinator classic")
     topic_names = _read_topics(topics_file)
     cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
-    failed = [_load(cache, number, cut_log(log, until_offset, until_time)) for number, log in _partitions(file)]
+    skipped = Skipped() if skip_damaged else None
+    logs = _partitions(file, skipped)
+    failed = [_load(cache, number, cut_log(log, until_offset, until_time)) for number, log in logs]
     snapshot = cache.snapshot(topic_names)
     _warn_undecodable(snapshot)
     with open_output(output_file) as target:
         target.write(_printed(snapshot).encode("utf-8", "backslashreplace"))
+    if skipped is not None:
+        skipped.close()
     if any(failed):
         click.get_current_context().exit(1)
 
 
-def _partitions(file: str) -> Iterator[tuple[int | None, Iterable[RecordBatch]]]:
+def _partitions(file: str, skipped: Skipped | None) -> Iterator[tuple[int | None, Iterable[RecordBatch]]]:
     if _is_lines(file):
+        if skipped is not None:
+            raise UsageError("--skip-damaged is for log segments, not for JSON lines")
         with open_input(file) as lines:
             by_partition = read_record_lines(lines, "stdin" if file == STDIO else file)
         yield from sorted(by_partition.items(), key=lambda item: _UNNUMBERED if item[0] is None else item[0])
     else:
         for partition in open_partitions([file]):
-            yield partition.number, read_segments(partition.segments, warn)
+            if skipped is None:
+                yield partition.number, read_segments(partition.segments, warn)
+            else:
+                transactions, batches = find_surviving(partition, warn, skipped.add)
+                yield partition.number, transactions.known(batches)
 
 
 def _is_lines(file: str) -> bool:

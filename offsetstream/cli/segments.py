@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import click
 
 from offsetstream.cli.messages import print_line
 from offsetstream.codec.log_folders import LogPartition, find_partitions
+from offsetstream.codec.log_segments import Skip
 from offsetstream.errors import UsageError
 
 
@@ -16,6 +19,41 @@ def open_partitions(places: Sequence[str], wanted: Sequence[int] = ()) -> list[L
     if missing:
         raise UsageError(f"{', '.join(places)}: there is no folder of partition {missing[0]}")
     return [partition for partition in partitions if not wanted or partition.number in wanted]
+
+
+def skip_damaged_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--skip-damaged`, whose value is None or collects what is skipped."""
+    return click.option(
+        "--skip-damaged",
+        is_flag=True,
+        help="Skip damaged batches of log segments and report on stderr what is missing (default: fail).",
+    )(command)
+
+
+class Skipped:
+    """What was skipped: each part is a warning, and so is their sum."""
+
+    def __init__(self) -> None:
+        self._skips: list[Skip] = []
+
+    def add(self, skip: Skip) -> None:
+        """Warn about a skipped part of a segment."""
+        self._skips.append(skip)
+        warn(str(skip))
+
+    def close(self) -> None:
+        """Print the sum, if anything was skipped."""
+        if not self._skips:
+            return
+        count = sum(skip.end - skip.position for skip in self._skips)
+        ranges = {(each.path.parent, each.first_offset or 0, each.next_offset) for each in self._skips}
+        offsets = sum(max(0, end - first) for _, first, end in ranges if end is not None)
+        more = " and those at the end of a log" if any(end is None for *_, end in ranges) else ""
+        files = len({skip.path for skip in self._skips})
+        warn(
+            f"skipped {len(self._skips)} damaged parts with {count} bytes in {files} segments: up to {offsets} "
+            f"offsets{more} are missing. The answer may have older values instead."
+        )
 
 
 def warn(note: str) -> None:

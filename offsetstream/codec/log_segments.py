@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple
 
 from offsetstream.codec.batch_format import (
     CHECKED_FROM,
@@ -29,6 +30,7 @@ _MAGIC_AT = 16
 _HEADER_UP_TO_MAGIC = _MAGIC_AT + 1  # offset, size and magic: what a broker reads first
 
 Report = Callable[[str], None]
+_AtEnd = Callable[[int, str, str], None]  # gets the position of what a segment ends in, what it is, and a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,48 @@ class Segment:
 
     path: Path
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Bytes of a segment that were skipped, from `position` to `end`.
+
+    `first_offset` is the first offset that may be missing, `next_offset` the next one that is not; None if unknown.
+    `is_one_batch`: the log continues where this batch ends by its own length.
+    """
+
+    path: Path
+    position: int
+    end: int
+    reason: str
+    is_one_batch: bool = False
+    is_rest: bool = False
+    first_offset: int | None = None
+    next_offset: int | None = None
+
+    def __str__(self) -> str:
+        rest = ", the rest of the segment" if self.is_rest else ""
+        count = self.end - self.position
+        return f"{self.path}: skipped {count} bytes at position {self.position}{rest}: {self.reason}; {self._missing()}"
+
+    def _missing(self) -> str:
+        if self.next_offset is None:
+            return "offsets are missing at the end of the log" + (
+                "" if self.first_offset is None else f", from {self.first_offset} on"
+            )
+        if self.first_offset is None:
+            return f"offsets before {self.next_offset} are missing"
+        if self.next_offset <= self.first_offset:
+            return "no offset is missing"
+        return f"offsets {self.first_offset} to {self.next_offset - 1} are missing"
+
+
+class DamagedBatchError(SegmentError):
+    """A batch is damaged, or no batch is where one should be: its position in the file, and why."""
+
+    def __init__(self, message: str, position: int, reason: str) -> None:
+        super().__init__(message)
+        self.position, self.reason = position, reason
 
 
 class _Frame(NamedTuple):
@@ -59,46 +103,59 @@ def read_segments(
     """
     next_offset = 0
     for number, segment in enumerate(segments, 1):
-        report_end = report if number == len(segments) else _refuse_gap
-        for batch in read_segment(segment, report_end, transactions_only=transactions_only):
-            if batch.next_offset <= next_offset:
-                continue
-            if batch.base_offset < next_offset:
-                kept = tuple(record for record in batch.records if record.offset >= next_offset)
-                yield replace(batch, base_offset=next_offset, records=kept)
-            else:
-                yield batch
-            next_offset = batch.next_offset
+        at_end = partial(_at_end, report if number == len(segments) else None)
+        end = 0  # of the offsets in this file
+        for position, batch in read_batches(segment, at_end, transactions_only=transactions_only):
+            if batch.base_offset < end:
+                raise _damaged_batch(
+                    segment.path, position, batch.base_offset, f"the batch before it ends at offset {end - 1}"
+                )
+            end = batch.next_offset
+            if kept := without_earlier(batch, next_offset):
+                yield kept
+                next_offset = batch.next_offset
 
 
-def read_segment(segment: Segment, report: Report, *, transactions_only: bool = False) -> Iterator[RecordBatch]:
-    """Read the batches of one segment as they are in the file. See `read_segments`."""
-    next_offset = 0
+def without_earlier(batch: RecordBatch, offset: int) -> RecordBatch | None:
+    """Return the part of a batch from an offset on, None if it is before it."""
+    if batch.next_offset <= offset:
+        return None
+    if batch.base_offset >= offset:
+        return batch
+    return replace(batch, base_offset=offset, records=tuple(each for each in batch.records if each.offset >= offset))
+
+
+def read_batches(
+    segment: Segment, at_end: _AtEnd, *, start: int = 0, transactions_only: bool = False
+) -> Iterator[tuple[int, RecordBatch]]:
+    """Read the batches of one segment from a position on, each with its position in the file, in the file's order.
+
+    `at_end` is called if the segment ends within a batch, or in zeros. Raises DamagedBatchError. See `read_segments`.
+    """
     path = segment.path
     try:
         with path.open("rb") as file:
-            for frames in _windows(segment, file, report, transactions_only):
-                for frame, matches in zip(frames, _match_checksums(frames), strict=True):
-                    batch = _batch(path, frame, matches, with_data=not transactions_only)
-                    if batch.base_offset < next_offset:
-                        raise _damaged(path, frame, f"the batch before it ends at offset {next_offset - 1}")
-                    next_offset = batch.next_offset
-                    yield batch
+            file.seek(start)
+            for frames in _windows(segment, file, start, at_end, transactions_only):
+                for frame, matches in zip(frames, match_checksums([frame.data for frame in frames]), strict=True):
+                    yield frame.position, _batch(path, frame, matches, with_data=not transactions_only)
     except OSError as error:
         raise SegmentError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _windows(segment: Segment, file: BinaryIO, report: Report, transactions_only: bool) -> Iterator[list[_Frame]]:
-    """Yield the file's batches, a window of them at a time."""
+def _windows(
+    segment: Segment, file: BinaryIO, start: int, at_end: _AtEnd, transactions_only: bool
+) -> Iterator[list[_Frame]]:
+    """Yield the file's batches from a position on, a window of them at a time."""
     path, data = segment.path, b""
-    position, wanted = 0, WINDOW_BYTES
+    position, wanted = start, WINDOW_BYTES
     while read := file.read(min(wanted, segment.size - position - len(data))):
         data += read
         frames, end = _complete_batches(position, data, transactions_only)
         yield frames
         position, data = position + end, data[end:]
         if data.startswith(bytes(_HEADER_UP_TO_MAGIC)):
-            _skip_zeros(_Frame(position, data), segment, file, report)
+            _skip_zeros(_Frame(position, data), segment, file, at_end)
             return
         wanted = max(WINDOW_BYTES, _missing_bytes(path, _Frame(position, data)))
     if _has_successor(data):
@@ -106,7 +163,8 @@ def _windows(segment: Segment, file: BinaryIO, report: Report, transactions_only
             path, _Frame(position, data), "its length goes beyond the end of the file, but another batch follows it"
         )
     if data:
-        report(f"{path} ends within a batch: its last {len(data)} bytes, from position {position}, are not read")
+        note = f"{path} ends within a batch: its last {len(data)} bytes, from position {position}, are not read"
+        at_end(position, "the segment ends within a batch", note)
 
 
 def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tuple[list[_Frame], int]:
@@ -131,7 +189,8 @@ def _missing_bytes(path: Path, start: _Frame) -> int:
     if offset >= 0 and size >= SMALLEST_SIZE and start.data[_MAGIC_AT] <= MAGIC:
         return _PREFIX.size + int(size) - len(start.data)
     if start.position == 0:
-        raise SegmentError(f"{path} is not a Kafka log segment: it does not start with a record batch")
+        reason = "it does not start with a record batch"
+        raise DamagedBatchError(f"{path} is not a Kafka log segment: {reason}", 0, reason)
     raise _damaged(path, start, "its size or its format is not valid")
 
 
@@ -144,13 +203,13 @@ def _has_successor(data: bytes) -> bool:
     at = data.find(next_batch_start, HEADER_BYTES)
     while 0 <= at <= len(data) - HEADER_BYTES:
         batch = data[at : at + _PREFIX.size + max(0, _PREFIX.unpack_from(data, at)[1])]
-        if _has_crc32c(batch) and all(_match_checksums([_Frame(at, batch)])):
+        if _has_crc32c(batch) and all(match_checksums([batch])):
             return True
         at = data.find(next_batch_start, at + 1)
     return False
 
 
-def _skip_zeros(start: _Frame, segment: Segment, file: BinaryIO, report: Report) -> None:
+def _skip_zeros(start: _Frame, segment: Segment, file: BinaryIO, at_end: _AtEnd) -> None:
     """Skip space that a broker has preallocated: zeros up to the end of the file."""
     data, end = start.data, start.position
     while data:
@@ -159,15 +218,16 @@ def _skip_zeros(start: _Frame, segment: Segment, file: BinaryIO, report: Report)
         end += len(data)
         data = file.read(min(WINDOW_BYTES, segment.size - end))
     count = end - start.position
-    report(f"{segment.path} ends in {count} zero bytes, from position {start.position}: nothing was written there yet")
+    note = f"{segment.path} ends in {count} zero bytes, from position {start.position}: nothing was written there yet"
+    at_end(start.position, "the segment ends in zeros", note)
 
 
-def _match_checksums(frames: Sequence[_Frame]) -> list[bool]:
+def match_checksums(batches: Sequence[bytes]) -> list[bool]:
     """Return for each batch whether its CRC-32C matches. `read_message` checks the older formats' own checksum."""
-    present = [frame.data for frame in frames if _has_crc32c(frame.data)]
+    present = [data for data in batches if _has_crc32c(data)]
     expected = [int.from_bytes(data[CHECKSUM_AT:CHECKED_FROM], "big") for data in present]
     matches = iter((crc32c([memoryview(data)[CHECKED_FROM:] for data in present]) == expected).tolist())
-    return [not _has_crc32c(frame.data) or next(matches) for frame in frames]
+    return [not _has_crc32c(data) or next(matches) for data in batches]
 
 
 def _has_crc32c(data: bytes) -> bool:
@@ -185,10 +245,18 @@ def _batch(path: Path, frame: _Frame, matches: bool, *, with_data: bool) -> Reco
         raise _damaged(path, frame, str(reason)) from reason
 
 
-def _damaged(path: Path, frame: _Frame, reason: str) -> SegmentError:
-    offset = int.from_bytes(frame.data[:8], "big", signed=True)
-    return SegmentError(f"{path}: the batch at position {frame.position} (offset {offset}) is damaged: {reason}")
+def _damaged(path: Path, frame: _Frame, reason: str) -> DamagedBatchError:
+    return _damaged_batch(path, frame.position, int.from_bytes(frame.data[:8], "big", signed=True), reason)
 
 
-def _refuse_gap(note: str) -> NoReturn:
-    raise SegmentError(f"{note}, and other segments follow: copy this segment again")
+def _damaged_batch(path: Path, position: int, offset: int, reason: str) -> DamagedBatchError:
+    """Return the error of a damaged batch."""
+    message = f"{path}: the batch at position {position} (offset {offset}) is damaged: {reason}"
+    return DamagedBatchError(message, position, reason)
+
+
+def _at_end(report: Report | None, _position: int, _reason: str, note: str) -> None:
+    """Report what a log's last segment ends in. For another segment it is a gap in the log."""
+    if report is None:
+        raise SegmentError(f"{note}, and other segments follow: copy this segment again")
+    report(note)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from offsetstream.codec.damaged_segments import find_surviving, read_undamaged
 from offsetstream.codec.log_folders import LogPartition
-from offsetstream.codec.log_segments import Report, read_segments
+from offsetstream.codec.log_segments import Report, Skip, read_segments
 from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.text import jackson
@@ -25,18 +26,26 @@ _Row = tuple[LogRecord, str]
 
 
 def dump_segments(
-    partitions: Iterable[LogPartition], line_format: str, target: BinaryIO, report: Report
+    partitions: Iterable[LogPartition],
+    line_format: str,
+    target: BinaryIO,
+    report: Report,
+    on_skip: Callable[[Skip], None] | None = None,
 ) -> UnprintableRecords | None:
     """Write the records of each partition as lines. Return what the format cannot print, None if it can print all.
 
     `line_format` is one of LINE_FORMATS. `records` writes every record of the log, with control records. If a record's
     producer has an id, the line also has that id, whether the record is transactional, and a marker's type. The other
     formats write what a consumer with isolation.level=read_committed gets. `report` is called with a sentence if a log
-    ends within a batch. Raises SegmentError.
+    ends within a batch. Raises SegmentError, also at a damaged batch, unless `on_skip` is called with what is skipped.
     """
     unprintable: list[UnprintableRecords] = []
     for partition in partitions:
-        rows = _all_rows(partition, report) if line_format == "records" else _committed_rows(partition, report)
+        if line_format == "records":
+            rows: Iterator[_Row] = chain.from_iterable(map(_rows, _all_batches(partition, report, on_skip)))
+        else:
+            batches = _committed_batches(partition, report, on_skip)
+            rows = ((record, "") for batch in batches for record in batch.records)
         for chunk in _chunks(rows):
             raw = _columns(partition.number, chunk)
             lines, broken = format_batch(raw, line_format)
@@ -47,14 +56,22 @@ def dump_segments(
     return first_unprintable(unprintable)
 
 
-def _committed_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
+def _committed_batches(
+    partition: LogPartition, report: Report, on_skip: Callable[[Skip], None] | None
+) -> Iterator[RecordBatch]:
+    if on_skip is not None:
+        transactions, batches = find_surviving(partition, report, on_skip)
+        return transactions.committed(batches)
     transactions = find_transactions(read_segments(partition.segments, report, transactions_only=True))
-    batches = transactions.committed(read_segments(partition.segments, _silent))
-    return ((record, "") for batch in batches for record in batch.records)
+    return transactions.committed(read_segments(partition.segments, _silent))
 
 
-def _all_rows(partition: LogPartition, report: Report) -> Iterator[_Row]:
-    return chain.from_iterable(map(_rows, read_segments(partition.segments, report)))
+def _all_batches(
+    partition: LogPartition, report: Report, on_skip: Callable[[Skip], None] | None
+) -> Iterator[RecordBatch]:
+    if on_skip is not None:
+        return read_undamaged(partition.segments, report, on_skip)
+    return read_segments(partition.segments, report)
 
 
 def _rows(batch: RecordBatch) -> Iterator[_Row]:

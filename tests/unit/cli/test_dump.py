@@ -131,6 +131,39 @@ def test_a_damaged_segment_ends_the_dump_after_what_was_before_it(log: Path) -> 
     assert result.stderr.count("\n") == 1
 
 
+def test_skip_damaged_continues_behind_a_damaged_batch_and_says_what_is_missing(log: Path) -> None:
+    good = batch(2, [PLAIN])
+    damaged = batch(3, [PLAIN, PLAIN])[:-1] + b"?"
+    segment = write_segment(log / "__consumer_offsets-10", 2, good, damaged, batch(5, [PLAIN]))
+    size = len(damaged)
+    for line_format in ("json", "records"):
+        result = dump("--files", log / "__consumer_offsets-10", "--skip-damaged", "--format", line_format)
+        assert result.exit_code == 0
+        assert places(result.stdout) == [(10, 0), (10, 1), (10, 2), (10, 5)]
+        assert result.stderr.splitlines() == [
+            f"Warning: {segment}: skipped {size} bytes at position {len(good)}: its checksum (CRC-32C) does not match; "
+            "offsets 3 to 4 are missing",
+            f"Warning: skipped 1 damaged parts with {size} bytes in 1 segments: up to 2 offsets are missing. "
+            "The answer may have older values instead.",
+        ]
+    (log / "__consumer_offsets-10").rename(log / "elsewhere")
+    undamaged = dump("--files", log / "__consumer_offsets-9", "--skip-damaged")
+    assert (undamaged.exit_code, undamaged.stderr) == (0, "")
+    assert undamaged.stdout == dump("--files", log / "__consumer_offsets-9").stdout
+
+
+def test_skip_damaged_leaves_out_a_transaction_whose_end_may_be_missing(log: Path) -> None:
+    """And it does not block the log, as an open transaction does."""
+    one, _ = PRODUCERS
+    lost = marker(1, COMMIT, one)[:-1] + b"?"
+    folder = log / "__consumer_offsets-3"
+    write_segment(folder, 0, batch(0, [PLAIN], TRANSACTIONAL, one), lost, batch(2, [LATER]))
+    result = dump("--files", folder, "--skip-damaged")
+    assert places(result.stdout) == [(3, 2)]
+    assert "how the transaction of producer 7 at offset 0 ended" in result.stderr
+    assert places(dump("--files", folder, "--skip-damaged", "--format", "records").stdout) == [(3, 0), (3, 2)]
+
+
 def test_records_that_cannot_be_decoded(log: Path) -> None:
     write_segment(log / "__consumer_offsets-10", 2, batch(2, [(PLAIN[0], b"\0"), (None, b"")]))
     result = dump("--files", log)
@@ -150,6 +183,7 @@ def test_wrong_usage_is_one_line(log: Path) -> None:
     usages: list[tuple[list[str | Path], str]] = [
         ([], "--bootstrap-server or log segments by --files, not both"),
         (["--files", log, "--bootstrap-server", "localhost:1"], "not both"),
+        (["--bootstrap-server", "localhost:1", "--skip-damaged"], "--skip-damaged is for log segments"),
         (["--files", log / "none"], "cannot read "),
         (["--files", log, "--offsets-partition", "3"], "there is no folder of partition 3"),
         (["--files", log, "--file", log], "cannot write "),

@@ -89,6 +89,50 @@ def ids(document: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("coordinator", ["new", "classic"])
+def test_skip_damaged_replays_all_but_the_damaged_batch(log: Path, coordinator: str) -> None:
+    whole = committed(replayed(log, "--coordinator", coordinator))
+    segment = log / "__consumer_offsets-9" / "00000000000000000000.log"
+    data = segment.read_bytes()
+    at = len(batch(0, [commit("plain", 1), commit("plain", 2)]))
+    for damaged, lost in ((at - 1, {"plain"}), (9, {"plain"}), (len(data) - 1, {"later"})):
+        segment.write_bytes(data[:damaged] + bytes([data[damaged] ^ 0x20]) + data[damaged + 1 :])
+        refused = run(log, "--coordinator", coordinator)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        result = run(log, "--coordinator", coordinator, "--skip-damaged")
+        assert result.exit_code == 0
+        assert committed(json.loads(result.stdout_bytes)) == {
+            group: offset for group, offset in whole.items() if group not in lost
+        }
+        assert str(segment) in result.stderr.splitlines()[0]
+        assert result.stderr.splitlines()[-1].startswith("Warning: skipped 1 damaged parts with ")
+    segment.write_bytes(data)
+    assert committed(replayed(log, "--coordinator", coordinator, "--skip-damaged")) == whole
+
+
+def test_skip_damaged_does_not_guess_how_a_transaction_ended(tmp_path: Path) -> None:
+    """Its marker is lost; the next marker is the one of another transaction of the producer."""
+    one, *_ = PRODUCERS
+    for kind in (COMMIT, ABORT):
+        write_segment(
+            tmp_path / "__consumer_offsets-9",
+            0,
+            batch(0, [commit("a", 1)], TRANSACTIONAL, one),
+            marker(1, ABORT, one)[:-1] + b"?",
+            batch(2, [commit("b", 2)], TRANSACTIONAL, one),
+            marker(3, kind, one),
+        )
+        result = run(tmp_path, "--skip-damaged")
+        assert committed(json.loads(result.stdout_bytes)) == ({"b": 2} if kind == COMMIT else {})
+        assert "how the transaction of producer 7 at offset 0 ended" in result.stderr
+
+
+def test_skip_damaged_is_for_segments_only(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"")
+    result = run(tmp_path / "lines", "--skip-damaged")
+    assert (result.exit_code, "--skip-damaged is for log segments" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("coordinator", ["new", "classic"])
 def test_the_lines_of_a_dump_are_replayed_as_the_segments_are(log: Path, tmp_path: Path, coordinator: str) -> None:
     dumped = run("--files", log, "--format", "records", command="dump").stdout_bytes
     lines = tmp_path / "lines"
