@@ -14,8 +14,9 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cli.main import main
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.damaged_segments import read_undamaged
 from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import read_segments
+from offsetstream.codec.log_segments import Skip, read_segments
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.topics import create_topics
@@ -119,6 +120,28 @@ def test_batches_equal_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> Non
         assert [_batch_line(batch) for batch in log] == _BATCH.findall(shown[each.number or 0])
         records = [_record_line(record) for batch in log for record in batch.records]
         assert records == _RECORD.findall(shown[each.number or 0])
+
+
+def test_skip_damaged_reads_the_batches_that_dump_log_segments_calls_valid(
+    own_kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    fill(own_kafka.bootstrap_server)
+    found = find_partitions([own_kafka.folder])
+    most = max(found, key=lambda each: each.segments[0].size)
+    data = bytearray(most.segments[0].path.read_bytes()[: most.segments[0].size])
+    sizes = [batch.size for batch in read_segments(most.segments, pytest.fail)]
+    assert len(sizes) > 2
+    data[sum(sizes[: len(sizes) // 2]) + sizes[len(sizes) // 2] - 1] ^= 1
+    damaged = tmp_path / most.path.name / most.segments[0].path.name
+    damaged.parent.mkdir()
+    damaged.write_bytes(data)
+    printed = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", str(damaged)])
+    valid = re.findall(r"^baseOffset: (\d+) .*isvalid: (\w+)", printed, re.MULTILINE)
+    skips: list[Skip] = []
+    (partition,) = find_partitions([damaged])
+    read = [each.base_offset for each in read_undamaged(partition.segments, pytest.fail, skips.append)]
+    assert read == [int(offset) for offset, is_valid in valid if is_valid == "true"]
+    assert [skip.first_offset for skip in skips] == [int(offset) for offset, is_valid in valid if is_valid == "false"]
 
 
 _BATCH = re.compile(
