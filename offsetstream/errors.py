@@ -103,6 +103,10 @@ class LeaseError(OffsetstreamError):
     """Another job holds the lease of these tables."""
 
 
+class TakenGroupError(OffsetstreamError):
+    """Another operation is changing a group."""
+
+
 class SparkEndedError(OffsetstreamError):
     """Spark's Java process was killed or has exited."""
 

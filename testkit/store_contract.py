@@ -6,8 +6,12 @@ Modules that import these tests provide the fixture `empty`: a store without tab
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from threading import Barrier
 from typing import Any
 
 import duckdb
@@ -15,12 +19,20 @@ import pyarrow as pa
 import pytest
 
 from offsetstream.cluster.committed import CommittedOffset
-from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError, NoTableError, TablesError
-from offsetstream.operations.journal import Journal
+from offsetstream.errors import (
+    ConflictError,
+    DoubledRowsError,
+    LeaseError,
+    NoTableError,
+    OffsetstreamError,
+    TablesError,
+    TakenGroupError,
+)
+from offsetstream.operations.journal import HOLD, Journal
 from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.create import create_tables
+from offsetstream.tables.create import CLUSTER_ID, create_tables
 from offsetstream.tables.files import append_files
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.optional_tables import OPERATIONS
@@ -36,6 +48,7 @@ OFFSETS, COMMITS, BOOK = "committed_offsets", "offset_commits", "offsets_partiti
 NEEDED = (OFFSETS, COMMITS, BOOK, "partition_events")  # a catalog needs seconds to create all
 KEPT_OTHERWISE = ("delta.enableExpiredLogCleanup", "delta.logRetentionDuration")  # written by Spark in a catalog
 LOAD = BatchId(1, -1)
+RIVALS = 6
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 Write = Callable[[Snapshot], None]
 
@@ -363,10 +376,79 @@ def test_operations_are_recorded_in_a_separate_table(store: Store) -> None:
     plan = Plan("reset", [Change("g", "t", 0, CommittedOffset(1), CommittedOffset(2))])
     for number in range(2):
         journal = Journal(store, "cluster-1", str(number), "offsets reset")
-        journal.started(plan, "a file")
-        journal.ended(plan, "a file", "done", {"refused": []})
+        with journal.holding(plan):
+            journal.started(plan, "a file")
+            journal.ended(plan, "a file", "done", {"refused": []})
     noted = {(row["operation_id"], row["status"], row["groups"]) for row in read_rows(store.open(OPERATIONS.name))}
     assert noted == {(id_, status, '["g"]') for id_ in "01" for status in ("started", "done")}
+
+
+def test_one_operation_at_a_time_holds_a_group(store: Store) -> None:
+    plan, other = (Plan("reset", [Change(g, "t", 0, None, CommittedOffset(2))]) for g in ("g", "h"))
+    first, second = (Journal(store, "cluster-1", id_, "offsets reset") for id_ in ("first", "second"))
+    with first.holding(plan):
+        with pytest.raises(TakenGroupError, match=r"changing group 'g' since .*\(reset, operation first\)"):
+            second.holding(plan).__enter__()
+        with second.holding(other):
+            pass
+        first.keep()
+        first.started(plan, "a file")
+        with pytest.raises(TakenGroupError, match="operation first"):
+            second.holding(plan).__enter__()
+        first.ended(plan, "a file", "done", {})
+        with second.holding(plan):
+            pass
+    rows = read_rows(store.open(OPERATIONS.name))
+    assert {(row["operation_id"], row["status"], row["held_until"]) for row in rows} == {
+        ("first", "started", None),
+        ("first", "done", None),
+    }
+
+
+def test_a_hold_that_is_over_is_taken_over(store: Store) -> None:
+    plan = Plan("reset", [Change("g", "t", 0, None, CommittedOffset(2))])
+    dead, late, next_ = (
+        Journal(store, "cluster-1", id_, "offsets reset", hold)
+        for id_, hold in (("dead", timedelta()), ("late", timedelta()), ("next", HOLD))
+    )
+    with suppress(OffsetstreamError), dead.holding(plan), late.holding(plan):
+        late.started(plan, "a file")
+        with next_.holding(plan):
+            with pytest.raises(OffsetstreamError, match="taken over the groups of operation late"):
+                late.started(plan, "a file")
+            rows = {row["operation_id"]: row["status"] for row in read_rows(store.open(OPERATIONS.name))}
+            assert rows == {"late": "started", "next": "taken"}
+
+
+def test_of_many_operations_at_once_one_holds_the_group(store: Store) -> None:
+    plan = Plan("reset", [Change("g", "t", 0, None, CommittedOffset(2))])
+    start = Barrier(RIVALS)
+
+    def take(number: int) -> str:
+        journal = Journal(store, "cluster-1", str(number), "offsets reset")
+        start.wait()
+        try:
+            journal.holding(plan).__enter__()
+        except TakenGroupError:
+            return "refused"
+        return "taken"
+
+    with ThreadPoolExecutor(RIVALS) as pool:
+        found = sorted(pool.map(take, range(RIVALS)))
+    assert found == ["refused"] * (RIVALS - 1) + ["taken"]
+    assert [row["status"] for row in read_rows(store.open(OPERATIONS.name))] == ["taken"]
+
+
+def test_an_operations_table_of_an_older_version_can_hold_groups(store: Store) -> None:
+    plan = Plan("reset", [Change("g", "t", 0, None, CommittedOffset(2))])
+    store.create(replace(OPERATIONS, columns=OPERATIONS.columns[:-2]), {CLUSTER_ID: "cluster-1"})
+    old = {"operation_id": "old", "status": "started", "groups": '["g"]'}
+    store.open(OPERATIONS.name).append([pa.Table.from_pylist([old])])
+    journal = Journal(store, "cluster-1", "new", "offsets reset")
+    with journal.holding(plan):
+        journal.started(plan, "a file")
+    rows = {row["operation_id"]: row["held_until"] for row in read_rows(store.open(OPERATIONS.name))}
+    assert rows == {"old": None, "new": None}
 
 
 def test_files_written_by_tasks_join_the_table_in_one_commit(store: Store) -> None:

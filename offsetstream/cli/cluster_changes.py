@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 _READ_ONLY = "OFFSETSTREAM_READ_ONLY"
 _TIMEOUT = 30.0
+_OUTSIDE = (
+    "--execute holds these groups in the table operations, so no second operator changes them at the same time. Kafka's "
+    "own tools, and offsetstream with another tables folder, do not know of this"
+)
 _PROGRESS_FROM = 20  # groups: shorter work prints no progress
 
 
@@ -147,14 +152,26 @@ def show_or_execute(output: Output, operator: Operator, live: Session, plan: Pla
     objections, plan = plan.objections, plan.without_groups(skipped)
     remaining = plan.remaining_objections(operator.despite)
     if not operator.execute or remaining or not plan.group_ids:
+        if plan.group_ids and not remaining:
+            plan.notes.append(_OUTSIDE)
         show_plan(output, plan, objections, planned(plan, remaining))
         click.get_current_context().exit(1 if remaining or skipped else 0)
-    from offsetstream.operations.execute import execute  # noqa: PLC0415 - slow
+    from offsetstream.operations.execute import changed_since, execute  # noqa: PLC0415 - slow
 
     output.require_writable()
-    with stopped_between_groups() as is_stopped:
-        tick = _ticks(len(plan.group_ids), is_stopped)
-        result = execute(live.admin, plan, _folder(operator), _journal(live), tick)
+    folder, journal = _folder(operator), _journal(live, operator)
+    with journal.holding(plan):
+        if changed := changed_since(live.admin, plan, lambda _: journal.keep()):
+            objections = [*objections, *changed]
+            changed_groups = {each.group_id for each in changed}
+            plan = plan.without_groups(changed_groups if operator.skip_objected else ())
+            skipped |= changed_groups
+            if not operator.skip_objected or not plan.group_ids:
+                show_plan(output, plan, objections, planned(plan, changed))
+                click.get_current_context().exit(1)
+        with stopped_between_groups() as is_stopped:
+            tick = _ticks(len(plan.group_ids), is_stopped)
+            result = execute(live.admin, plan, folder, journal, tick)
     errors = [each for each in (result.ended_by, result.journal_error) if each is not None]
     try:
         show_plan(output, plan, objections, done(plan, result), result)
@@ -183,10 +200,12 @@ def snapshot_path(operator: Operator, named: str | None) -> Path:
     return Path(named) if named else newest_snapshot(_folder(operator))
 
 
-def _journal(live: Session) -> Any:
-    from offsetstream.operations.journal import Journal  # noqa: PLC0415 - slow
+def _journal(live: Session, operator: Operator) -> Any:
+    from offsetstream.operations.journal import HOLD, Journal  # noqa: PLC0415 - slow
 
-    return Journal(live.store, live.cluster_id, uuid4().hex[:12], command_line(sys.argv[1:]))
+    # The change of one group may wait for its coordinator four times; the hold is renewed between two groups.
+    hold = HOLD + 5 * timedelta(seconds=operator.timeout)
+    return Journal(live.store, live.cluster_id, uuid4().hex[:12], command_line(sys.argv[1:]), hold)
 
 
 def command_line(arguments: Sequence[str]) -> str:

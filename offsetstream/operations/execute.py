@@ -10,7 +10,8 @@ from offsetstream.cluster.committed import Place, with_offsets
 from offsetstream.cluster.group_admin import NOT_FOUND, GroupAdmin
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.journal import Journal
-from offsetstream.operations.plan import Change, Plan
+from offsetstream.operations.plan import CHANGED as CHANGED_GROUP
+from offsetstream.operations.plan import Change, Objection, Plan
 from offsetstream.operations.snapshot import Snapshot, write_snapshot
 
 NOT_DONE, CHANGED = "not done", "the group changed since the plan was made"
@@ -46,10 +47,24 @@ class Result:
         return "done" if not failed else "failed" if failed == len(errors) else "partial"
 
 
+def changed_since(admin: GroupAdmin, plan: Plan, tick: Callable[[str], None]) -> list[Objection]:
+    """Return an objection for each group that is not as the plan says. Call it while the journal holds the groups.
+
+    `tick` is called with each group's id.
+    """
+    by_group, objections = plan.by_group(), []
+    for group_id in plan.group_ids:
+        tick(group_id)
+        if not _is_as_planned(admin, plan, group_id, by_group.get(group_id, [])):
+            told = "it changed since the plan was made: look at a new plan"
+            objections.append(Objection(CHANGED_GROUP, group_id, None, told))
+    return objections
+
+
 def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick: Callable[[str], None]) -> Result:
     """Execute a plan: write the snapshot, then a row of the table `operations`, then change each group.
 
-    `tick` is called with each group's id. If the cluster stops answering, the operation ends, and `ended_by` of the
+    The journal must hold the groups. `tick` is called with each group's id. If the cluster stops answering, the operation ends, and `ended_by` of the
     result has the error. The state of the last group is then unknown; an undo handles both cases.
     Raises UsageError or TablesError if the snapshot or the row cannot be written; then nothing was changed.
     """
@@ -60,6 +75,7 @@ def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick:
         by_group = plan.by_group()
         for group_id in plan.group_ids:
             tick(group_id)
+            journal.keep()
             _change_group(admin, plan, group_id, by_group.get(group_id, []), result)
     except OffsetstreamError as error:
         result.ended_by = error

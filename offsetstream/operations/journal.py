@@ -1,49 +1,122 @@
-"""Write the table `operations`: who changed what on the live cluster, when, and with which result.
+"""The table `operations`: who changes groups of the live cluster now, who did before, and with which result.
 
-It is a record, not a proof: anyone who can write the tables can change it.
+An operation holds its groups by a row with `held_until`, so that no other one changes them meanwhile. The row has the
+status `taken` until the operation starts; then the row `started` takes its place. All commits carry a transaction of the
+same id, so of two that compete one fails and reads again. Kafka's own tools, and tables elsewhere, know nothing of this.
+
+The table is a record, not a proof: anyone who can write the tables can change it.
 """
 
 from __future__ import annotations
 
 import getpass
 import json
+import os
+import secrets
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from offsetstream.errors import OffsetstreamError, TakenGroupError
 from offsetstream.operations.plan import Plan
 from offsetstream.operations.snapshot import change_to_json
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
+from offsetstream.tables.lease_holder import here, is_known_dead
 from offsetstream.tables.optional_tables import OPERATIONS
-from offsetstream.tables.store import Store
+from offsetstream.tables.small_tables import as_utc, read_rows
+from offsetstream.tables.sql import sql_text
+from offsetstream.tables.store import Snapshot, Store, Transaction
+from offsetstream.tables.upgrade import upgrade_columns
+from offsetstream.tables.version import refuse_newer
 from offsetstream.version import __version__
 
+TAKEN, STARTED = "taken", "started"
+HOLD, RENEW_AFTER = timedelta(minutes=5), timedelta(minutes=1)
+_APP_ID = "offsetstream/operations/change"
+_FREE: dict[str, Any] = {"held_by": None, "held_until": None}
+Row: TypeAlias = dict[str, Any]
 
-@dataclass(frozen=True)
+
+@dataclass
 class Journal:
-    """Writes the rows of one operation."""
+    """Writes the rows of one operation, and holds its groups for `hold`; `keep` renews that."""
 
     store: Store
     cluster_id: str
     operation_id: str
     command: str
+    hold: timedelta = HOLD
+    _renewed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
+    _is_holding: bool = field(default=False, init=False)
+
+    @contextmanager
+    def holding(self, plan: Plan) -> Iterator[None]:
+        """Hold the groups of the plan. Raises TakenGroupError if another operation holds one of them.
+
+        A hold whose process has died, or whose time is over, is taken over.
+        """
+        self._commit(lambda rows: self._take(plan, rows))
+        self._is_holding = True
+        try:
+            yield
+        finally:
+            with suppress(OffsetstreamError):  # then the hold ends with this process, or with its time
+                if self._is_holding:
+                    self._commit(lambda rows: [row | _FREE for row in self._own(rows) if row["status"] != TAKEN])
+
+    def keep(self) -> None:
+        """Renew the hold if it is due. Raises OffsetstreamError if another operation has taken the groups over."""
+        now = datetime.now(UTC)  # not a monotonic clock: that stops while the machine sleeps
+        if now - self._renewed_at >= RENEW_AFTER:
+            self._commit(lambda rows: [row | self._until(row["held_until"]) for row in self._held(rows)])
 
     def started(self, plan: Plan, snapshot: str) -> None:
         """Write the row that says that the operation starts. Call it before the first change."""
         changes = json.dumps([change_to_json(each) for each in plan.changes], ensure_ascii=False)
-        self._append(plan, "started", snapshot, changes=changes)
+        row = self._row(plan, STARTED, snapshot=_utf8(snapshot), changes=changes)
+        self._commit(lambda rows: [row | self._until(each["held_until"]) for each in self._held(rows)])
 
     def ended(self, plan: Plan, snapshot: str, status: str, result: Mapping[str, Any]) -> None:
-        """Write the row that has the operation's result."""
-        self._append(plan, status, snapshot, result=json.dumps(result, ensure_ascii=False))
+        """Write the row that has the operation's result; it frees the groups."""
+        row = self._row(plan, status, snapshot=_utf8(snapshot), result=json.dumps(result, ensure_ascii=False))
+        self._commit(lambda rows: [*(each | _FREE for each in self._own(rows)), row])
+        self._is_holding = False
 
-    def _append(self, plan: Plan, status: str, snapshot: str, **columns: str) -> None:
-        row = {
+    def _take(self, plan: Plan, rows: list[Row]) -> list[Row]:
+        dead = [row for row in rows if _is_over(row)]
+        for row in rows:
+            if row not in dead and (shared := set(json.loads(row["groups"])) & set(plan.group_ids)):
+                raise TakenGroupError(_taken(row, shared))
+        known = [row | _FREE for row in dead if row["status"] != TAKEN]  # a row `taken` is no operation that happened
+        return [*known, self._row(plan, TAKEN) | self._until(None)]
+
+    def _held(self, rows: list[Row]) -> list[Row]:
+        held = [row for row in self._own(rows) if row["held_until"] is not None]
+        if not held:
+            raise OffsetstreamError(
+                f"Another operation has taken over the groups of operation {self.operation_id}, which stood still for "
+                f"more than {self.hold.total_seconds():.0f} s: this one stops. See the table operations"
+            )
+        return held
+
+    def _own(self, rows: list[Row]) -> list[Row]:
+        return [row for row in rows if row["operation_id"] == self.operation_id]
+
+    def _until(self, before: datetime | None) -> Row:
+        until = datetime.now(UTC) + self.hold
+        return {
+            "held_by": f"{here()}{os.getpid()}",
+            "held_until": until if before is None else max(until, as_utc(before)),
+        }
+
+    def _row(self, plan: Plan, status: str, **columns: str) -> Row:
+        return {
             "operation_id": self.operation_id,
             "happened_at": datetime.now(UTC),
             "kind": plan.kind,
@@ -54,16 +127,55 @@ class Journal:
             "cluster_id": self.cluster_id,
             "command": _utf8(self.command),
             "groups": json.dumps(plan.group_ids, ensure_ascii=False),
-            "snapshot": _utf8(snapshot),
             **columns,
         }
-        _append(self.store, self.cluster_id, row)
+
+    @again_on_conflict
+    def _commit(self, change: Callable[[list[Row]], list[Row]]) -> None:
+        """Replace the rows of this operation, and of those whose hold is over, by what `change` makes of all held rows."""
+        table = _open(self.store, self.cluster_id)
+        at = datetime.now(UTC)
+        rows = read_rows(table, f"held_until IS NOT NULL OR operation_id = {sql_text(self.operation_id)}")
+        after = change(rows)
+        ids = {self.operation_id, *(row["operation_id"] for row in after)}
+        ids |= {row["operation_id"] for row in rows if row["status"] == TAKEN and _is_over(row)}
+        _replace(table, ids, after)
+        self._renewed_at = at
 
 
-@again_on_conflict
-def _append(store: Store, cluster_id: str, row: Mapping[str, Any]) -> None:
+def _open(store: Store, cluster_id: str) -> Snapshot:
     store.create(OPERATIONS, {CLUSTER_ID: cluster_id})
-    store.open(OPERATIONS.name).append([pa.Table.from_pylist([dict(row)], schema=OPERATIONS.arrow)])
+    table = store.open(OPERATIONS.name)
+    refuse_newer(table)
+    if not {*OPERATIONS.column_names} <= {*table.columns}:  # an older version made it
+        upgrade_columns(table, OPERATIONS)
+        table = store.open(OPERATIONS.name)
+    return table
+
+
+def _replace(table: Snapshot, ids: Collection[str], rows: list[Row]) -> None:
+    # The number is this writer's alone: a store takes a version that it finds for its own commit whose answer was lost.
+    number = ((table.transaction_version(_APP_ID) or 0) >> 32) + 1
+    transaction = Transaction(_APP_ID, number << 32 | secrets.randbits(32))
+    where = f"operation_id IN ({', '.join(map(sql_text, sorted(ids)))})"
+    table.replace(where, [pa.Table.from_pylist(rows, schema=table.arrow)], transaction)
+
+
+def _is_over(row: Row) -> bool:
+    return row["held_until"] is not None and (
+        as_utc(row["held_until"]) <= datetime.now(UTC) or is_known_dead(row["held_by"])
+    )
+
+
+def _taken(row: Row, groups: Collection[str]) -> str:
+    name = min(groups)
+    more = f" and {len(groups) - 1} more of these groups" if len(groups) > 1 else ""
+    return (
+        f"{row['user_name']}@{row['host']} has been changing group '{name}'{more} since "
+        f"{as_utc(row['happened_at']):%Y-%m-%d %H:%M:%S} UTC ({row['kind']}, operation {row['operation_id']}). Nothing "
+        "was changed. Run this command again when that one has ended; if it was killed on another machine, from "
+        f"{as_utc(row['held_until']):%H:%M:%S} UTC on"
+    )
 
 
 def _utf8(text: str) -> str:

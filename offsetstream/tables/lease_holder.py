@@ -91,6 +91,12 @@ def here() -> str:
         return f"{socket.gethostname()}/"
 
 
+def is_known_dead(process: str | None) -> bool:
+    """Return whether the process, named by `here()` and its id, ran on this host and has died."""
+    number = process.removeprefix(here()) if process and process.startswith(here()) else ""
+    return number.isdigit() and int(number) != os.getpid() and not _is_another_live_process(int(number))
+
+
 def _known_here(row: LeaseRow) -> HolderState | None:
     """Return whether the holder is alive if it ran on this host and this host knows; else None."""
     if row.owner is None or row.host != socket.gethostname() or not row.owner.startswith(here()):

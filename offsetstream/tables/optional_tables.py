@@ -35,7 +35,13 @@ OPERATIONS = TableSchema(
         ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot file has this name"),
         ColumnSchema("happened_at", "TIMESTAMP", "Time of the row, by the clock of the machine that ran the command"),
         ColumnSchema("kind", "STRING", "reset, import, undo, delete-offsets or delete-groups"),
-        ColumnSchema("status", "STRING", "started; then done, partial (some refused), failed, or ended (no answer)"),
+        ColumnSchema(
+            "status",
+            "STRING",
+            "started; then done, partial (some refused), failed, or ended (no answer). taken: no operation yet, the groups "
+            "are held for one that is about to start, and the row goes away",
+            ("started; then done, partial (some refused), failed, or ended (no answer)",),
+        ),
         ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
         ColumnSchema("host", "STRING", "Name of that machine"),
         ColumnSchema("client_version", "STRING", "Version of offsetstream"),
@@ -49,6 +55,8 @@ OPERATIONS = TableSchema(
             "STRING",
             "Errors of partitions, and why it ended early: JSON; null in the start's row",
         ),
+        ColumnSchema("held_by", "STRING", "Process that holds the groups, so that no other changes them; null: none"),
+        ColumnSchema("held_until", "TIMESTAMP", "End of the hold if nobody renews it, by the clock of that machine"),
     ),
 )
 OPTIONAL_TABLES = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}

@@ -56,14 +56,15 @@ def upgrade_tables(tables: Store) -> list[str]:
         table = tables.open(schema.name)
         if table.properties.get(PROPERTY) == str(SCHEMA_VERSION):
             continue  # any difference was made by a user
-        _upgrade_columns(table, schema)
+        upgrade_columns(table, schema)
         table.rewrite_old_rows()
         table.set_properties(_new_properties(table, schema))
         upgraded.append(schema.name)
     return upgraded
 
 
-def _upgrade_columns(table: Snapshot, schema: TableSchema) -> None:
+def upgrade_columns(table: Snapshot, schema: TableSchema) -> None:
+    """Add the columns that the table lacks, and replace comments of earlier versions."""
     existing = {name: column.comment for name, column in table.columns.items()}
     if missing := [column for column in schema.columns if column.name not in existing]:
         table.add_columns(missing)

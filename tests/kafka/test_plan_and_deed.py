@@ -48,7 +48,7 @@ def test_a_group_that_changes_after_the_plan_is_not_touched(kafka: BrokerUnderTe
         plan = plan_reset(cluster, admin, ["joined", "quick", "quiet"], Scope({topic: None}), Target("latest"), 30)
         commit_offsets(server, "quick", {(topic, 1): 2})
         journal = Journal(tables, cluster.cluster_id(), "0123456789ab", "a test")
-        with closing(joined(server, "joined", topic)):
+        with closing(joined(server, "joined", topic)), journal.holding(plan):
             result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
     assert result.status(plan) == "partial"
     assert {each.group_id: result.error_of(each) for each in plan.changes} == {

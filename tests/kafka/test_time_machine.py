@@ -278,7 +278,8 @@ def test_a_missing_coordinator_ends_the_reset_which_reports_what_was_done(tmp_pa
             plan = plan_reset(cluster, admin, groups, Scope({topic: None}), Target("latest"), 30)
             kafka.stop_broker(lost)
             journal = Journal(store, cluster.cluster_id(), "0123456789ab", "a test")
-            result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
+            with journal.holding(plan):
+                result = execute(admin, plan, tmp_path / "snapshots", journal, lambda _: None)
         assert result.ended_by is not None
         assert (result.status(plan), result.ended_by.exit_code, result.journal_error) == ("ended", 3, None)
         done = {each.group_id for each in plan.changes if result.error_of(each) is None}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
@@ -59,6 +59,8 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
+        if isinstance(error, CommitFailedError) and DeltaTable.is_deltatable(path):
+            return  # another process has just created it
         remedy = REACH if "://" in path else "name another folder with --tables"
         raise TablesError(f"cannot create the table {path}: {reason(error)}: {remedy}") from error
 
