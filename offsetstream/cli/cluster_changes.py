@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _READ_ONLY = "OFFSETSTREAM_READ_ONLY"
 _TIMEOUT = 30.0
 _OUTSIDE = (
-    "--execute holds these groups in the table operations, so no second operator changes them at the same time. Kafka's "
-    "own tools, and offsetstream with another tables folder, do not know of this"
+    "--execute holds these groups, by a row in the table operations, so that no second operator changes them at the "
+    "same time. Kafka's own tools, and offsetstream with another tables folder, do not know of this"
 )
 _PROGRESS_FROM = 20  # groups: shorter work prints no progress
 

@@ -21,7 +21,8 @@ Examples:
 
 The command keeps offsets of topics that members of the group read now. 'offsets undo' restores deleted offsets.
 
-Exit codes: 1 an objection prevents the deletion, or a partition was refused; 3 a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the deletion, another operator is changing the group, or a partition was refused;
+3 a coordinator does not answer.""",
 )
 @config_option("offsets.delete")
 @click.option("--group", required=True, metavar="GROUP", help="Group id (required).")
@@ -55,7 +56,8 @@ Examples:
 
 'offsets undo' restores the offsets of a deleted group.
 
-Exit codes: 1 an objection prevents the deletion, or a group was refused; 3 a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the deletion, another operator is changing the group, or a group was refused;
+3 a coordinator does not answer.""",
 )
 @config_option("groups.delete")
 @click.option(

@@ -26,7 +26,8 @@ Say how the logs of both clusters correspond. --same-log: same records at the sa
 its next record, so it reads some records again, at most READ-AGAIN. If no record has that timestamp (LogAppendTime, or
 the copy lacks the record), the command objects.
 
-Exit codes: 1 an objection prevents the commit, or a partition was refused; 3 a coordinator does not answer.""",
+Exit codes: 1 an objection prevents the commit, another operator is changing the group, or a partition was refused;
+3 a coordinator does not answer.""",
 )
 @config_option("offsets.import")
 @click.argument("file")

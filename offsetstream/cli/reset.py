@@ -50,7 +50,8 @@ Examples:
 Without --execute nothing changes. The plan shows for each partition its current and new offset, the messages that the
 group will skip or read again, and any objection. 'offsets undo' undoes a reset.
 
-Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator does not answer.""",
+Exit codes: 1 an objection stands, another operator is changing the group, or a partition was refused;
+3 a coordinator does not answer.""",
 )
 @config_option("offsets.reset")
 @click.option(

@@ -25,7 +25,8 @@ Without SNAPSHOT, the newest one is undone, except snapshots of an undo: name su
 old value, created ones are deleted, and deleted ones are committed again. This also undoes an operation that was killed
 half-way. It refuses groups that have moved since, and skips topics that are gone.
 
-Exit codes: 1 an objection stands, or a partition was refused; 3 a coordinator does not answer.""",
+Exit codes: 1 an objection stands, another operator is changing the group, or a partition was refused;
+3 a coordinator does not answer.""",
 )
 @config_option("offsets.undo")
 @click.argument("snapshot", required=False, metavar="[SNAPSHOT]")

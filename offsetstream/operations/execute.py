@@ -56,7 +56,7 @@ def changed_since(admin: GroupAdmin, plan: Plan, tick: Callable[[str], None]) ->
     for group_id in plan.group_ids:
         tick(group_id)
         if not _is_as_planned(admin, plan, group_id, by_group.get(group_id, [])):
-            told = "it changed since the plan was made: look at a new plan"
+            told = "it changed since the plan was made: run the command again without --execute to see a new plan"
             objections.append(Objection(CHANGED_GROUP, group_id, None, told))
     return objections
 
@@ -64,8 +64,9 @@ def changed_since(admin: GroupAdmin, plan: Plan, tick: Callable[[str], None]) ->
 def execute(admin: GroupAdmin, plan: Plan, folder: Path, journal: Journal, tick: Callable[[str], None]) -> Result:
     """Execute a plan: write the snapshot, then a row of the table `operations`, then change each group.
 
-    The journal must hold the groups. `tick` is called with each group's id. If the cluster stops answering, the operation ends, and `ended_by` of the
-    result has the error. The state of the last group is then unknown; an undo handles both cases.
+    The journal must hold the groups. `tick` is called with each group's id. If the cluster stops answering, or another
+    operation takes the groups over, this one ends, and `ended_by` of the result has the error. The state of the last
+    group is then unknown; an undo handles both cases.
     Raises UsageError or TablesError if the snapshot or the row cannot be written; then nothing was changed.
     """
     snapshot = Snapshot.of_plan(plan, journal.operation_id, journal.cluster_id)

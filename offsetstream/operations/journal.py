@@ -1,8 +1,9 @@
 """The table `operations`: who changes groups of the live cluster now, who did before, and with which result.
 
-An operation holds its groups by a row with `held_until`, so that no other one changes them meanwhile. The row has the
-status `taken` until the operation starts; then the row `started` takes its place. All commits carry a transaction of the
-same id, so of two that compete one fails and reads again. Kafka's own tools, and tables elsewhere, know nothing of this.
+An operation holds its groups by a row with `held_until`, so that no other operation changes them at the same time. The
+row has the status `taken` until the operation starts; then the row `started` replaces it. All commits carry a
+transaction with the same id: of two concurrent ones, the second fails and reads again. Kafka's own tools and other
+tables folders are outside this.
 
 The table is a record, not a proof: anyone who can write the tables can change it.
 """
@@ -22,7 +23,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from offsetstream.errors import OffsetstreamError, TakenGroupError
+from offsetstream.errors import OffsetstreamError, TablesError, TakenGroupError
 from offsetstream.operations.plan import Plan
 from offsetstream.operations.snapshot import change_to_json
 from offsetstream.tables.conflict import again_on_conflict
@@ -71,10 +72,18 @@ class Journal:
                     self._commit(lambda rows: [row | _FREE for row in self._own(rows) if row["status"] != TAKEN])
 
     def keep(self) -> None:
-        """Renew the hold if it is due. Raises OffsetstreamError if another operation has taken the groups over."""
-        now = datetime.now(UTC)  # not a monotonic clock: that stops while the machine sleeps
-        if now - self._renewed_at >= RENEW_AFTER:
+        """Renew the hold if it is due. Raises OffsetstreamError if another operation has taken the groups over.
+
+        Tables that cannot be written for a while are no reason to stop half-way: the hold still has some minutes then.
+        """
+        age = datetime.now(UTC) - self._renewed_at  # not a monotonic clock: that stops while the machine sleeps
+        if age < RENEW_AFTER:
+            return
+        try:
             self._commit(lambda rows: [row | self._until(row["held_until"]) for row in self._held(rows)])
+        except TablesError:
+            if age >= self.hold - RENEW_AFTER or age >= 4 * RENEW_AFTER:
+                raise
 
     def started(self, plan: Plan, snapshot: str) -> None:
         """Write the row that says that the operation starts. Call it before the first change."""
@@ -132,7 +141,7 @@ class Journal:
 
     @again_on_conflict
     def _commit(self, change: Callable[[list[Row]], list[Row]]) -> None:
-        """Replace the rows of this operation, and of those whose hold is over, by what `change` makes of all held rows."""
+        """Replace the rows of this operation, and of holds that are over, by what `change` makes of all held rows."""
         table = _open(self.store, self.cluster_id)
         at = datetime.now(UTC)
         rows = read_rows(table, f"held_until IS NOT NULL OR operation_id = {sql_text(self.operation_id)}")

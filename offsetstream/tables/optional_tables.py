@@ -38,8 +38,8 @@ OPERATIONS = TableSchema(
         ColumnSchema(
             "status",
             "STRING",
-            "started; then done, partial (some refused), failed, or ended (no answer). taken: no operation yet, the groups "
-            "are held for one that is about to start, and the row goes away",
+            "started; then done, partial (some refused), failed, or ended (no answer). A row with taken is no "
+            "operation: it holds the groups for a command that has changed nothing yet, and is removed",
             ("started; then done, partial (some refused), failed, or ended (no answer)",),
         ),
         ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
@@ -55,8 +55,12 @@ OPERATIONS = TableSchema(
             "STRING",
             "Errors of partitions, and why it ended early: JSON; null in the start's row",
         ),
-        ColumnSchema("held_by", "STRING", "Process that holds the groups, so that no other changes them; null: none"),
-        ColumnSchema("held_until", "TIMESTAMP", "End of the hold if nobody renews it, by the clock of that machine"),
+        ColumnSchema(
+            "held_by", "STRING", "Process that holds the groups, so that no second operator changes them. Null: none"
+        ),
+        ColumnSchema(
+            "held_until", "TIMESTAMP", "Time at which the hold ends if it is not renewed, by the clock of that machine"
+        ),
     ),
 )
 OPTIONAL_TABLES = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}
