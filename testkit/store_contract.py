@@ -433,6 +433,9 @@ def test_of_many_operations_at_once_one_holds_the_group(store: Store) -> None:
         except TakenGroupError:
             end.wait()
             return "refused"
+        except BaseException:
+            end.abort()  # nobody waits for this one
+            raise
         return "taken"
 
     with ThreadPoolExecutor(RIVALS) as pool:

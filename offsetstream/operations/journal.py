@@ -80,7 +80,7 @@ class Journal:
         if age < RENEW_AFTER:
             return
         try:
-            self._commit(lambda rows: [row | self._until(row["held_until"]) for row in self._held(rows)])
+            self._commit(lambda rows: [row | self._mine() for row in self._held(rows)])
         except TablesError:
             if age >= self.hold - RENEW_AFTER or age >= 4 * RENEW_AFTER:
                 raise
@@ -89,7 +89,7 @@ class Journal:
         """Write the row that says that the operation starts. Call it before the first change."""
         changes = json.dumps([change_to_json(each) for each in plan.changes], ensure_ascii=False)
         row = self._row(plan, STARTED, snapshot=_utf8(snapshot), changes=changes)
-        self._commit(lambda rows: [row | self._until(each["held_until"]) for each in self._held(rows)])
+        self._commit(lambda rows: [row | self._mine() for _ in self._held(rows)])
 
     def ended(self, plan: Plan, snapshot: str, status: str, result: Mapping[str, Any]) -> None:
         """Write the row that has the operation's result; it frees the groups."""
@@ -103,7 +103,7 @@ class Journal:
             if row not in dead and (shared := set(json.loads(row["groups"])) & set(plan.group_ids)):
                 raise TakenGroupError(_taken(row, shared))
         known = [row | _FREE for row in dead if row["status"] != TAKEN]  # a row `taken` is no operation that happened
-        return [*known, self._row(plan, TAKEN) | self._until(None)]
+        return [*known, self._row(plan, TAKEN) | self._mine()]
 
     def _held(self, rows: list[Row]) -> list[Row]:
         held = [row for row in self._own(rows) if row["held_until"] is not None]
@@ -117,12 +117,8 @@ class Journal:
     def _own(self, rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["operation_id"] == self.operation_id]
 
-    def _until(self, before: datetime | None) -> Row:
-        until = datetime.now(UTC) + self.hold
-        return {
-            "held_by": f"{here()}{os.getpid()}",
-            "held_until": until if before is None else max(until, as_utc(before)),
-        }
+    def _mine(self) -> Row:
+        return {"held_by": f"{here()}{os.getpid()}", "held_until": datetime.now(UTC) + self.hold}
 
     def _row(self, plan: Plan, status: str, **columns: str) -> Row:
         return {
@@ -153,8 +149,10 @@ class Journal:
 
 
 def _open(store: Store, cluster_id: str) -> Snapshot:
-    store.create(OPERATIONS, {CLUSTER_ID: cluster_id})
-    table = store.open(OPERATIONS.name)
+    table = store.opened(OPERATIONS.name)
+    if table is None:
+        store.create(OPERATIONS, {CLUSTER_ID: cluster_id})
+        table = store.open(OPERATIONS.name)
     refuse_newer(table)
     if not {*OPERATIONS.column_names} <= {*table.columns}:  # an older version made it
         upgrade_columns(table, OPERATIONS)

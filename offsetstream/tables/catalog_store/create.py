@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from offsetstream.errors import TablesError, first_line
+from offsetstream.errors import ConflictError, TablesError, first_line
 from offsetstream.tables.catalog_store.commits import as_first_commit
+from offsetstream.tables.catalog_store.errors import is_conflict
 from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.schema import SWITCHED_OFF, ColumnSchema, TableSchema
 from offsetstream.tables.sql import literal, quoted
@@ -45,6 +46,10 @@ def create_table(store: CatalogStore, schema: TableSchema, properties: Mapping[s
                 f"TBLPROPERTIES {options_of({**_PLAIN, **schema.properties, **PROPERTIES, **properties})}"
             )
     except (PySparkException, Py4JJavaError) as error:
+        if store.opened(schema.name) is not None:
+            return  # another process has just created it
+        if is_conflict(error):  # it is still about to
+            raise ConflictError(f"another process creates the table {store.name}.{schema.name}") from error
         cause = error.java_exception if isinstance(error, Py4JJavaError) else error
         raise TablesError(
             f"cannot create the table {store.name}.{schema.name}: {first_line(cause)}: get the rights to create it, or "
