@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream import commit_offsets, fetch_offsets
 from offsetstream.cluster.client import Cluster
 from offsetstream.demo.workload import Workload, run_workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
+from testkit.live_logs import create_topic, write
 from testkit.metastore import Metastore, metastore_in
 from testkit.processes import Done, JobProcess, offsetstream
 from testkit.waiting import SECONDS
+from tests.kafka.reset.stage import reset_at_once
 from tests.reliability.crash_matrix import act_at
 from tests.reliability.file_watch import FileWatch
 from tests.reliability.truth import behind, differences, read_topic
@@ -165,6 +168,18 @@ def test_verify_maintain_and_stop_while_the_job_runs(job: CatalogJob) -> None:
         stopped = job.command("stop")
         assert (stopped.returncode, await_exit(running)) == (0, 0), (stopped.stderr, running.said())
     assert job.run() == []
+
+
+def test_three_resets_at_once_never_mix(job: CatalogJob, tmp_path: Path) -> None:
+    """The tables of `tests/kafka/reset/test_operators.py` are in a folder."""
+    places = [("parcels", partition) for partition in range(3)]
+    create_topic(job.server, "parcels", len(places))
+    for _, partition in places:
+        write(job.server, "parcels", *({"value": str(number)} for number in range(20)), partition=partition)
+    assert commit_offsets(job.server, "three", dict.fromkeys(places, 5)) == dict.fromkeys(places)
+    place = ("--tables", job.tables, *job._metastore.options)
+    states = reset_at_once(job.server, "three", tmp_path / "snapshots", *place, topic="parcels")
+    assert {each.offset for each in fetch_offsets(job.server, "three").values()} == {states[-1]}
 
 
 def test_a_look_up_on_a_catalog_names_the_way_to_read_it(job: CatalogJob) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,43 +12,15 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.path_store import PathStore
-from testkit.processes import OFFSETSTREAM
-from testkit.waiting import SECONDS
-from tests.kafka.reset.stage import Run, commit, committed
+from tests.kafka.reset.stage import Run, commit, committed, reset_at_once
 
 pytestmark = pytest.mark.long
-
-
-def at_once(kafka: EmbeddedKafka, tables: Path, commands: list[tuple[str, ...]]) -> list[tuple[int, str]]:
-    """Run the commands at the same time; return the exit code and the output of each."""
-    place = ("--bootstrap-server", kafka.bootstrap_server, "--tables", str(tables))
-    with ExitStack() as stack:
-        running = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [*OFFSETSTREAM, *command, *place], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-                )
-            )
-            for command in commands
-        ]
-        for each in running:
-            stack.callback(each.kill)
-        said = [each.communicate(timeout=4 * SECONDS)[0] for each in running]
-    return [(each.returncode, text) for each, text in zip(running, said, strict=True)]
 
 
 @pytest.mark.parametrize("group", ["three-1", "three-2"])
 def test_three_resets_at_once_never_mix(kafka: EmbeddedKafka, run: Run, tables: Path, group: str) -> None:
     commit(kafka, group, {("orders", partition): 5 for partition in range(3)})
-    reset = ("offsets", "reset", "--group", group, "--topic", "orders", "--execute", "--to-offset")
-    done = at_once(kafka, tables, [(*reset, str(offset)) for offset in (11, 12, 13)])
-    states = [5]  # of all partitions, after each operation
-    for path in sorted((tables / "snapshots").iterdir()):
-        changes = json.loads(path.read_text("utf-8"))["changes"]
-        assert [each["before"]["offset"] for each in changes] == [states[-1]] * 3, done
-        (after,) = {each["after"]["offset"] for each in changes}
-        states.append(after)
-    assert sorted(code for code, _ in done) == sorted([0] * (len(states) - 1) + [1] * (4 - len(states))), done
+    states = reset_at_once(kafka.bootstrap_server, group, tables / "snapshots", "--tables", str(tables))
     assert {each.offset for each in committed(kafka, group).values()} == {states[-1]}
     undone = run("offsets", "undo", "--execute")
     assert undone.returncode == 0, undone.stderr
