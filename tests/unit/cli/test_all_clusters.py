@@ -120,7 +120,7 @@ def test_a_missing_group_is_reported_with_its_cluster(settings: Path) -> None:
 
 def test_closings_name_their_cluster(settings: Path) -> None:
     done = ask(settings, "lag", "--all-groups")
-    assert [line.partition(" message")[0] for line in done.stdout.splitlines()[-2:]] == ["main: 0", "eu.west: 0"]
+    assert [line.partition(": The lag of ")[0] for line in done.stdout.splitlines()[-2:]] == ["main", "eu.west"]
 
 
 def test_sql_compares_clusters(settings: Path) -> None:
