@@ -16,7 +16,7 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.s3_server import S3Server
+from testkit.s3_server import Request, S3Server
 from testkit.stored_job import StoredJob
 from testkit.waiting import await_
 
@@ -69,13 +69,19 @@ def test_maintenance(job: StoredJob) -> None:
     job.verify()
 
 
+def while_idle(s3: S3Server) -> list[Request]:
+    before = len(s3.requests)
+    time.sleep(IDLE_SECONDS)
+    return s3.requests[before:]
+
+
 def test_an_idle_job_sends_few_requests(job: StoredJob, s3: S3Server) -> None:
     with job.running("--sample-interval", "0") as running:
         running.await_(lambda: "Continuing from checkpoint" in running.said())
         time.sleep(15)
-        before = len(s3.requests)
-        time.sleep(IDLE_SECONDS)
-        idle = s3.requests[before:]
+        idle = while_idle(s3)
+        if any(each.api == "PutObject" and "checkpoint" in each.key for each in idle):
+            idle = while_idle(s3)  # a checkpoint of the lease's log reads 20 versions at once, every ten minutes
         job.printed("stop")
         assert running.ended() == 0
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
