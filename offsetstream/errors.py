@@ -111,5 +111,9 @@ class SparkEndedError(OffsetstreamError):
     """Spark's Java process was killed or has exited."""
 
 
+class LostPartError(OffsetstreamError):
+    """Spark lost something that it works with: a process or a temporary file. The same work may succeed again."""
+
+
 class EnvironmentNotReadyError(OffsetstreamError):
     """The machine lacks a requirement: Java, a port, disk space, a registry."""

@@ -12,6 +12,7 @@ import click
 from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
+from offsetstream.cli.unknown_errors import silence_stderr, unknown_error
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
 from offsetstream.settings.databricks import is_databricks
@@ -104,9 +105,9 @@ class OneLineErrors(click.Command):
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
-            if not is_storage_error(error):
+            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError):
                 raise
-            print_line(f"Error: {first_line(error)}")
+            print_line(f"Error: {first_line(error)}" if is_storage_error(error) else unknown_error(error))
             ctx.exit(OffsetstreamError.exit_code)
 
 
@@ -152,6 +153,8 @@ class LazyGroup(OneLineErrors, click.Group):
             return super().main(*args, **kwargs)
         except SystemExit as ended:
             error = flush_answers()
+            if ended.code:
+                silence_stderr()
             if error is None or error.errno == errno.EPIPE or ended.code:
                 raise
             print_line(f"Error: {first_line(error)}")

@@ -16,6 +16,7 @@ from offsetstream.cli.messages import printable
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import stop_at_end_of_input, stop_on_signal
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
+from offsetstream.cli.unknown_errors import unknown_error
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import CONFIG_VARIABLE
@@ -36,7 +37,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.progress import Progress  # noqa: PLC0415 - --help does not need it
 
     progress = Progress(as_json=options["log_format"] == "json")
-    with _errors_logged(progress):
+    with _errors_logged(progress, options["checkpoint"]):
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         stop = threading.Event()
         with stop_on_signal(stop.set), stop_at_end_of_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
@@ -48,14 +49,17 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
 
 @contextmanager
-def _errors_logged(progress: Progress) -> Iterator[None]:
-    """Write an error of ours as the last log line, and end with its exit code."""
+def _errors_logged(progress: Progress, checkpoint: str) -> Iterator[None]:
+    """Write an error as the last log line, and end with its exit code."""
     try:
         yield
-    except OffsetstreamError as error:
-        message = " ".join(str(error).splitlines())
+    except Exception as error:
+        if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError):
+            raise
+        known = isinstance(error, OffsetstreamError)
+        message = " ".join(str(error).splitlines()) if known else unknown_error(error, checkpoint)
         progress.error(message if progress.as_json else printable(message))
-        raise click.exceptions.Exit(error.exit_code) from error
+        raise click.exceptions.Exit(getattr(error, "exit_code", OffsetstreamError.exit_code)) from error
 
 
 class RunCommand(click.Command):

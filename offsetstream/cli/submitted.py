@@ -16,6 +16,8 @@ from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
 from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
+from offsetstream.cli.unknown_errors import silence_stderr
+from offsetstream.settings.databricks import is_databricks
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -38,7 +40,12 @@ class SubmittedCommand(OneLineErrors):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command. Raise SystemExit with the exit code if it fails."""
         with _returning():
-            return super().main(*args, **kwargs)
+            try:
+                return super().main(*args, **kwargs)
+            except SystemExit as ended:
+                if ended.code and not is_databricks():  # which goes on in this process
+                    silence_stderr()
+                raise
 
 
 @click.command(cls=SubmittedCommand, context_settings=SETTINGS)

@@ -1,4 +1,4 @@
-"""Turn Spark's failures into messages that say what to do: a missing right, a broker that does not answer."""
+"""Turn Spark's failures into messages that say what to do: a missing right, a lost worker, a silent broker."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC, OWN_GROUPS, READ_OFFSETS, Right
 from offsetstream.errors import (
     EnvironmentNotReadyError,
+    LostPartError,
     OffsetstreamError,
     SparkEndedError,
     TablesError,
@@ -39,6 +40,30 @@ _MORE_ROOM = (
 )
 _DISK_FULL = "No space left on device"
 _RESOURCES = {"java.lang.OutOfMemoryError": _MORE_MEMORY, _DISK_FULL: _MORE_ROOM}
+_IO = r"java\.(?:io\.(?:EOF|IO)|net\.Socket)Exception\b"
+_FRAMES = r"[^\n]*\n(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\."
+_NO_FILE = r"(?:FileNotFound|NoSuchFile)\w*\b[^\n]*"
+# What Spark may lose while it works, which is not about the data: a pattern in the failure's text, and what happened.
+LOST_PARTS = {
+    r"Python worker exited unexpectedly": "a Python worker of Spark was killed or crashed",
+    _IO + _FRAMES + r"(?:api|sql\.execution)\.python\.": "the Python workers of Spark were killed or crashed",
+    r"(?i)Python worker failed to connect back|Failed to open socket to Python daemon|"
+    r"Error from python worker|Bad data in pyspark\.daemon|EOFException occurred while reading the port number": (
+        "a Python worker of Spark did not start"
+    ),
+    r"ExecutorLostFailure|Executor heartbeat timed out|executor \S+ exited": "an executor of Spark was lost",
+    r"FetchFailedException|" + _NO_FILE + r"/shuffle_\d": "a shuffle file of Spark was lost",
+    r"Block \S+ was not found even though|Could not (?:read|find) block|BlockNotFoundException|"
+    + _NO_FILE
+    + r"/(?:rdd_\d|broadcast_\d|temp_(?:local|shuffle)_)|"
+    + _IO
+    + _FRAMES
+    + r"(?:serializer|storage|io)\.": "a temporary file of Spark was removed or damaged",
+    _NO_FILE + r"/(?:blockmgr-|spark-[0-9a-f]{8}-|offsetstream-spark-|artifacts-[0-9a-f])"
+    r"|No such file or directory: '[^'\n]*/(?:offsetstream-spark-|pyspark-[0-9a-f]{8}-)": (
+        "the folder of Spark's temporary files was removed"
+    ),
+}
 _VIOLATED_CONSTRAINT = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
 _TIME_OVERFLOW = "java.lang.ArithmeticException: long overflow"  # from milliseconds to microseconds
 _LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
@@ -71,6 +96,10 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
     except TablesError as error:  # a write by the driver
         if _DISK_FULL in str(error):
             raise EnvironmentNotReadyError(_MORE_ROOM) from error
+        _raise_if_lost(error.__cause__)
+        raise
+    except OSError as error:  # Python's part of the driver writes to Spark's folder, too
+        _raise_if_lost(error)
         raise
     except (PySparkException, Py4JJavaError) as error:  # PySpark does not translate all failures
         text = str(error)
@@ -82,6 +111,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
                 f"Rows of the job violate the CHECK constraint {violated[1]}. Drop it in Spark SQL: "
                 f"ALTER TABLE … DROP CONSTRAINT {violated[1].split()[0]}"
             ) from error
+        _raise_if_lost(error)
         if _TIME_OVERFLOW in text:
             raise _unreadable_record(cluster) from error
         for name, right in _RIGHTS.items():
@@ -95,6 +125,14 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         if any(name in text for name in _UNREACHABLE):
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
+
+
+def _raise_if_lost(error: BaseException | None) -> None:
+    """Raise LostPartError if Spark's failure is one of LOST_PARTS."""
+    if isinstance(error, (PySparkException, Py4JJavaError, OSError)):
+        for pattern, words in LOST_PARTS.items():
+            if re.search(pattern, str(error)):
+                raise LostPartError(words[0].upper() + words[1:]) from error
 
 
 def _unreadable_record(cluster: Cluster) -> UnreadableRecordError:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pyspark
@@ -64,6 +65,28 @@ def limit_idle_consumers(spark: SparkSession, largest_batch: int) -> None:
     count = min(IDLE_CONSUMERS, max(CORES, IDLE_BYTES // (2 * largest_batch)))
     conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
     conf.setIfMissing("spark.kafka.consumer.cache.capacity", str(count))
+
+
+def restore_folders(spark: SparkSession) -> None:
+    """Create the driver's folders for temporary files again, where a cleaner of /tmp has removed them.
+
+    Spark creates each folder once, and never checks again whether it is still there.
+    """
+    context: Any = spark.sparkContext
+    java = context._jvm
+    disk = java.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    blocks = [Path(folder.getPath()) for folder in disk.localDirs()]
+    names = [f"{number:02x}" for number in range(int(context.getConf().get("spark.diskStore.subDirectories", "64")))]
+    folders = [
+        Path(java.java.lang.System.getProperty("java.io.tmpdir")),
+        Path(java.org.apache.spark.SparkFiles.getRootDirectory()),
+        Path(context._temp_dir),
+        *(folder / name for folder in blocks for name in names),
+    ]
+    with suppress(OSError):  # for example, a read-only file system: the next failure says so
+        for folder in folders:
+            for missing in [each for each in (*reversed(folder.parents), folder) if not each.exists()]:
+                missing.mkdir(mode=0o700)
 
 
 def submitted_session() -> SparkSession:

@@ -17,16 +17,16 @@ from offsetstream.cluster.permissions import readable_partitions, sees_all_topic
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
-from offsetstream.errors import NoOffsetsTopicError, UnauthorisedError, UnreachableError
+from offsetstream.errors import LostPartError, NoOffsetsTopicError, UnauthorisedError, UnreachableError
 from offsetstream.progress import Progress
 from offsetstream.spark.executors import require_packages
-from offsetstream.spark.failures import explain_ended_java
-from offsetstream.spark.session import prepared
+from offsetstream.spark.failures import explain_ended_java, explain_failure
+from offsetstream.spark.session import prepared, restore_folders
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
-from offsetstream.stream.lifecycle.patience import Patience
+from offsetstream.stream.lifecycle.patience import Losses, Patience
 from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.own_session import own_session
@@ -168,11 +168,18 @@ class Job:
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         """Make attempts until the work is done. After an outage, the next attempt starts at the tables' positions."""
         may_continue, silent_since = True, None
+        losses = Losses(self._signals.stop, self._progress.warn)
         while True:
             attempt = Attempt(self._settings, writer, topic, controls)
             positions, started = attempt.positions, time.monotonic()
             try:
-                return attempt.run(may_continue=may_continue)
+                with explain_failure(self._cluster):
+                    return attempt.run(may_continue=may_continue)
+            except LostPartError as error:
+                losses.wait_after(error)
+                if self._signals.stop.is_set():
+                    return None
+                restore_folders(writer.spark)
             except UnreachableError as error:
                 self._metrics.job.answered(does_answer=False)
                 # If the cluster answers requests but returns no records, do not retry for ever.

@@ -17,7 +17,6 @@ from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.settings.kinds import length_of
-from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.session import limit_idle_consumers
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.batch import BatchWriter
@@ -181,8 +180,7 @@ class Attempt:
             query = self._query(checkpoint, readable)
             live = self._live(checkpoint)
             try:
-                with explain_failure(self._topic.cluster):
-                    lost = live.run(query)
+                lost = live.run(query)
             except (LeadersChangedSinceStartError, PlacementChangedError) as error:
                 self._warn(f"Starting another query: {error}")
                 checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])

@@ -1,8 +1,9 @@
-"""Retries while no broker answers: with growing pauses, a log line for each, and a limit."""
+"""Retries while no broker answers, and after Spark lost a part: with growing pauses, a log line each, and a limit."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -18,9 +19,11 @@ from tenacity import (
     wait_exponential,
 )
 
-from offsetstream.errors import UnreachableError
+from offsetstream.errors import LostPartError, UnreachableError
 
 LONGEST_PAUSE = 30.0  # seconds
+# The job ends with its fifth loss of a part of Spark within ten minutes.
+MOST_LOSSES, LOSSES_WITHIN = 5, timedelta(minutes=10)
 Answer = TypeVar("Answer")
 
 
@@ -48,3 +51,27 @@ class Patience:
         error = state.outcome.exception() if state.outcome else None
         pause = state.next_action.sleep if state.next_action else 0.0
         self._warn(f"{error}; retrying in {pause:.0f} s")
+
+
+class Losses:
+    """Counts how often Spark lost a part of itself, so that the job ends if this happens too often."""
+
+    def __init__(self, stop: threading.Event, warn: Callable[[str], None]) -> None:
+        self._stop = stop
+        self._warn = warn
+        self._at: list[float] = []
+
+    def wait_after(self, error: LostPartError) -> None:
+        """Log the loss, and wait before the next attempt. Raise LostPartError that ends the job at the last one."""
+        now = time.monotonic()
+        self._at = [*(at for at in self._at if now - at < LOSSES_WITHIN.total_seconds()), now]
+        minutes = LOSSES_WITHIN.total_seconds() / 60
+        if len(self._at) >= MOST_LOSSES:
+            raise LostPartError(
+                f"{error}, for the {len(self._at)}th time within {minutes:.0f} minutes. If nobody did this, the machine "
+                "or container probably has too little memory: give it more, or let Spark use less with "
+                "--conf spark.driver.memory=1g (default: 2g). Nothing is lost. Start the job again"
+            ) from error
+        pause = min(LONGEST_PAUSE, 2.0 ** (len(self._at) - 1))
+        self._warn(f"{error}; trying again from the tables' positions in {pause:.0f} s")
+        self._stop.wait(pause)

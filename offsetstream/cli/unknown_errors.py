@@ -1,0 +1,81 @@
+"""Errors that nobody expected: one line for the user, and a file with the complete text."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import textwrap
+import traceback
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+PREFIX = "offsetstream-error-"
+_MOST_FILES = 10  # a job that is started again and again must not fill the disk
+_MAX_LENGTH = 300  # characters of each quoted line
+_STACK = re.compile(r"\s*(?:at \S+\(|\.\.\. \d+ more|File \"|\^|~)|\s{4}|\s*$")  # of Java or Python, and its source
+_PLAN = re.compile(r"^(?:=== Streaming Query ===|== .*Plan ==|Driver stacktrace:|JVM stacktrace:)$", re.MULTILINE)
+_STDERR = 2
+
+
+def unknown_error(error: BaseException, folder: str | None = None) -> str:
+    """Return a line with the first and the last line of an error, and write the complete text to a file.
+
+    The file is in `folder` if that is a local folder, else in the folder of temporary files. The newest ten stay.
+    """
+    name = type(error).__name__
+    first, last = _ends(str(error))
+    said = name if not first else f"{name}: {first}"
+    if last and last != first:
+        said += f" ... {last}"
+    file = _written("".join(traceback.format_exception(error)), folder)
+    return f"Unknown error: {said}{'' if said.endswith('.') else '.'} " + (
+        f"The complete error is in {file}" if file else "Its complete text cannot be written to any file"
+    )
+
+
+def silence_stderr() -> None:
+    """Drop what native libraries print to standard error from now on: our line is to be the last one.
+
+    Does nothing if somebody, such as a test, has replaced standard error.
+    """
+    if getattr(sys.stderr, "fileno", None) is None or sys.__stderr__ is None:
+        return
+    with suppress(OSError, ValueError):
+        if sys.stderr.fileno() == _STDERR:
+            sys.stderr.flush()
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, _STDERR)
+            os.close(null)
+
+
+def _ends(text: str) -> tuple[str, str]:
+    """Return the first line, and the last one that says a reason: not of a stack or of a query's plan."""
+    plan = _PLAN.search(text)
+    reasons = text[: plan.start()] if plan else text
+    lines = [line.strip() for line in reasons.splitlines() if not _STACK.match(line)]
+    if not lines:
+        return "", ""
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return _short(lines[0]), _short((causes or lines)[-1])
+
+
+def _short(line: str) -> str:
+    return textwrap.shorten(line, _MAX_LENGTH, placeholder=" ...")
+
+
+def _written(text: str, folder: str | None) -> Path | None:
+    """Write the text to a new file that only this user can read. Return None if that is not possible."""
+    name = f"{PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}.txt"
+    local = [Path(folder)] if folder and Path(folder).is_dir() else []
+    for place in (*local, Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            file = place / name
+            file.touch(0o600)
+            file.write_text(text, "utf-8", "backslashreplace")
+            for old in sorted(place.glob(f"{PREFIX}*.txt"))[:-_MOST_FILES]:
+                old.unlink()
+            return file
+    return None
