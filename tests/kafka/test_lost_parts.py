@@ -87,16 +87,24 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def has_unread_input(pid: int) -> bool:
+    """Return whether bytes wait in a TCP socket of the process: Spark has given it work."""
+    fds = Path(f"/proc/{pid}/fd").iterdir()
+    inodes = {os.readlink(fd)[8:-1] for fd in fds if os.readlink(fd).startswith("socket:")}
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return any(fields[9] in inodes and not fields[4].endswith(":00000000") for fields in lines)
+
+
 def kill_workers_at_work(job: JobProcess, story: Story) -> None:
     """Stop all workers before a batch, and kill them when it waits for them."""
     found = pythons(job)
     workers = [pid for pid in found if parent(pid) in found]
     for pid in found:
         os.kill(pid, signal.SIGSTOP)
-    offsets = story.folder / "job" / "checkpoints" / "1" / "offsets"
-    before = set(offsets.iterdir())
     story.commit()
-    job.await_(lambda: set(offsets.iterdir()) != before)
+    job.await_(lambda: any(map(has_unread_input, workers)))
     kill(workers)
     for pid in set(found) - set(workers):
         os.kill(pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What a Spark that runs may lose is recognised on Spark itself; a fault of the data or of our code is not taken for it."""
+"""A part that Spark lost is recognised as such, on a real Spark; a fault of our code is not taken for one."""
 
 from __future__ import annotations
 

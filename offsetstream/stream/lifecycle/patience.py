@@ -68,7 +68,7 @@ class Losses:
         minutes = LOSSES_WITHIN.total_seconds() / 60
         if len(self._at) >= MOST_LOSSES:
             raise LostPartError(
-                f"{error}, for the {len(self._at)}th time within {minutes:.0f} minutes. If nobody did this, the machine "
+                f"{error}, for the {len(self._at)}th time within {minutes:.0f} minutes. If nobody did it, the machine "
                 "or container probably has too little memory: give it more, or let Spark use less with "
                 "--conf spark.driver.memory=1g (default: 2g). Nothing is lost. Start the job again"
             ) from error

@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,12 +107,20 @@ def test_storage_error_gives_one_line(broken: Callable[[], None], words: str) ->
     assert result.stderr.startswith(words)
 
 
-def test_other_errors_keep_their_tracebacks() -> None:
+def test_unknown_error_is_one_line_and_a_file_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken() -> None:
-        raise KeyError
+        raise KeyError("first\nsecond")
 
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(LazyGroup(sections={}, invoke_without_command=True, callback=broken), [])
-    assert isinstance(result.exception, KeyError)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    (file,) = tmp_path.iterdir()
+    assert result.stderr.startswith("Error: Unknown error: KeyError: ")
+    assert result.stderr.endswith(f"The complete error is in {file}\n")
+    assert "Traceback" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_folder_of_an_unknown_user_gives_one_line() -> None:
