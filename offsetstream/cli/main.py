@@ -107,7 +107,7 @@ class OneLineErrors(click.Command):
                 raise KeyboardInterrupt from error
             if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError):
                 raise
-            print_line(f"Error: {first_line(error)}" if is_storage_error(error) else unknown_error(error))
+            print_line(f"Error: {first_line(error) if is_storage_error(error) else unknown_error(error)}")
             ctx.exit(OffsetstreamError.exit_code)
 
 

@@ -89,11 +89,10 @@ def kill(pids: list[int]) -> None:
 
 def has_unread_input(pid: int) -> bool:
     """Return whether bytes wait in a TCP socket of the process: Spark has given it work."""
-    fds = Path(f"/proc/{pid}/fd").iterdir()
-    inodes = {os.readlink(fd)[8:-1] for fd in fds if os.readlink(fd).startswith("socket:")}
-    lines = [
-        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-    ]
+    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {link[8:-1] for link in links if link.startswith("socket:")}
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table]
     return any(fields[9] in inodes and not fields[4].endswith(":00000000") for fields in lines)
 
 
