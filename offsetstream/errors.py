@@ -112,7 +112,14 @@ class SparkEndedError(OffsetstreamError):
 
 
 class LostPartError(OffsetstreamError):
-    """Spark lost something that it works with: a process or a temporary file. The same work may succeed again."""
+    """Spark lost something that it works with: a process or a temporary file. The same work may succeed again.
+
+    `advice` is for the case that this happens again and again.
+    """
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 class EnvironmentNotReadyError(OffsetstreamError):

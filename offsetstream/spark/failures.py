@@ -43,25 +43,36 @@ _RESOURCES = {"java.lang.OutOfMemoryError": _MORE_MEMORY, _DISK_FULL: _MORE_ROOM
 _IO = r"java\.(?:io\.(?:EOF|IO)|net\.Socket)Exception\b"
 _FRAMES = r"[^\n]*\n(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\."
 _NO_FILE = r"(?:FileNotFound|NoSuchFile)\w*\b[^\n]*"
-# What Spark may lose while it works, which is not about the data: a pattern in the failure's text, and what happened.
+_KILLED = (
+    "If nobody did this, the machine or container probably has too little memory: give it more, or let Spark use less "
+    "with --conf spark.driver.memory=1g (default: 2g)"
+)
+_REMOVED = "Let no cleaner remove files from the folder of temporary files (TMPDIR), and check its disk"
+# What Spark may lose while it works, which is not about the data: a pattern in the failure's text, what happened, and
+# what to do if it happens again and again.
 LOST_PARTS = {
-    r"Python worker exited unexpectedly": "a Python worker of Spark was killed or crashed",
-    _IO + _FRAMES + r"(?:api|sql\.execution)\.python\.": "the Python workers of Spark were killed or crashed",
+    r"Python worker exited unexpectedly": ("A Python worker of Spark was killed or crashed", _KILLED),
+    _IO + _FRAMES + r"(?:api|sql\.execution)\.python\.": (
+        "The Python workers of Spark were killed or crashed",
+        _KILLED,
+    ),
     r"(?i)Python worker failed to connect back|Failed to open socket to Python daemon|"
     r"Error from python worker|Bad data in pyspark\.daemon|EOFException occurred while reading the port number": (
-        "a Python worker of Spark did not start"
+        "A Python worker of Spark did not start",
+        _KILLED,
     ),
-    r"ExecutorLostFailure|Executor heartbeat timed out|executor \S+ exited": "an executor of Spark was lost",
-    r"FetchFailedException|" + _NO_FILE + r"/shuffle_\d": "a shuffle file of Spark was lost",
+    r"ExecutorLostFailure|Executor heartbeat timed out|executor \S+ exited": ("An executor of Spark was lost", _KILLED),
+    r"FetchFailedException|" + _NO_FILE + r"/shuffle_\d": ("A shuffle file of Spark was lost", _REMOVED),
     r"Block \S+ was not found even though|Could not (?:read|find) block|BlockNotFoundException|"
     + _NO_FILE
     + r"/(?:rdd_\d|broadcast_\d|temp_(?:local|shuffle)_)|"
     + _IO
     + _FRAMES
-    + r"(?:serializer|storage|io)\.": "a temporary file of Spark was removed or damaged",
+    + r"(?:serializer|storage|io)\.": ("A temporary file of Spark was removed or damaged", _REMOVED),
     _NO_FILE + r"/(?:blockmgr-|spark-[0-9a-f]{8}-|offsetstream-spark-|artifacts-[0-9a-f])"
     r"|No such file or directory: '[^'\n]*/(?:offsetstream-spark-|pyspark-[0-9a-f]{8}-)": (
-        "the folder of Spark's temporary files was removed"
+        "The folder of Spark's temporary files was removed",
+        _REMOVED,
     ),
 }
 _VIOLATED_CONSTRAINT = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
@@ -130,9 +141,9 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
 def _raise_if_lost(error: BaseException | None) -> None:
     """Raise LostPartError if Spark's failure is one of LOST_PARTS."""
     if isinstance(error, (PySparkException, Py4JJavaError, OSError)):
-        for pattern, words in LOST_PARTS.items():
+        for pattern, (what, advice) in LOST_PARTS.items():
             if re.search(pattern, str(error)):
-                raise LostPartError(words[0].upper() + words[1:]) from error
+                raise LostPartError(what, advice) from error
 
 
 def _unreadable_record(cluster: Cluster) -> UnreadableRecordError:

@@ -68,9 +68,9 @@ class Losses:
         minutes = LOSSES_WITHIN.total_seconds() / 60
         if len(self._at) >= MOST_LOSSES:
             raise LostPartError(
-                f"{error}, for the {len(self._at)}th time within {minutes:.0f} minutes. If nobody did it, the machine "
-                "or container probably has too little memory: give it more, or let Spark use less with "
-                "--conf spark.driver.memory=1g (default: 2g). Nothing is lost. Start the job again"
+                f"{error}, for the {len(self._at)}th time within {minutes:.0f} minutes. Nothing is lost. "
+                f"{error.advice}. Then start the job again",
+                error.advice,
             ) from error
         pause = min(LONGEST_PAUSE, 2.0 ** (len(self._at) - 1))
         self._warn(f"{error}; trying again from the tables' positions in {pause:.0f} s")

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from offsetstream.errors import UnauthorisedError, UnreachableError
+from offsetstream.errors import LostPartError, UnauthorisedError, UnreachableError
 from offsetstream.stream.lifecycle import patience
-from offsetstream.stream.lifecycle.patience import Patience
+from offsetstream.stream.lifecycle.patience import LOSSES_WITHIN, MOST_LOSSES, Losses, Patience
 
 SILENCE = UnreachableError("no broker answers at a:1")
 
@@ -57,3 +57,25 @@ def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         Patience(timedelta(hours=1), stop, print).ask(question(SILENCE, SILENCE, SILENCE))
     assert stop.is_set()
     assert time.monotonic() - started < 600
+
+
+LOSS = LostPartError("A Python worker of Spark was killed", "Give it more memory")
+
+
+def test_losses_are_logged_and_too_many_end_the_job_with_advice() -> None:
+    said: list[str] = []
+    losses = Losses(threading.Event(), said.append)
+    for _ in range(MOST_LOSSES - 1):
+        losses.wait_after(LOSS)
+    with pytest.raises(LostPartError, match=f"killed, for the {MOST_LOSSES}th time.*Give it more memory"):
+        losses.wait_after(LOSS)
+    assert len(said) == MOST_LOSSES - 1
+    assert all("was killed; trying again from the tables' positions" in line for line in said)
+
+
+def test_rare_losses_never_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses, now = Losses(threading.Event(), print), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for _ in range(3 * MOST_LOSSES):
+        losses.wait_after(LOSS)
+        now[0] += LOSSES_WITHIN.total_seconds() / (MOST_LOSSES - 1)
