@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
-from offsetstream.cli.unknown_errors import silence_stderr, unknown_error
+from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, silence_stderr, unknown_error
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
 from offsetstream.settings.databricks import is_databricks
@@ -105,7 +104,7 @@ class OneLineErrors(click.Command):
         except Exception as error:
             if is_interrupt(error):
                 raise KeyboardInterrupt from error
-            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError):
+            if is_of_click(error):
                 raise
             print_line(f"Error: {first_line(error) if is_storage_error(error) else unknown_error(error)}")
             ctx.exit(OffsetstreamError.exit_code)
@@ -130,14 +129,6 @@ def _path(ctx: click.Context | None, subcommand: str | None) -> str:
     return " ".join(filter(None, reversed(names)))
 
 
-def is_storage_error(error: Exception) -> bool:
-    """Tell whether a file system, or DuckDB reading files, failed: disk full, access denied, not Parquet."""
-    if isinstance(error, OSError):
-        return error.errno != errno.EPIPE  # click handles a closed pipe itself
-    duckdb = sys.modules.get("duckdb")  # not imported here: that would slow down --help
-    return duckdb is not None and isinstance(error, duckdb.Error)
-
-
 class LazyGroup(OneLineErrors, click.Group):
     """A group that imports a subcommand when it is called (click's documented recipe)."""
 
@@ -153,11 +144,12 @@ class LazyGroup(OneLineErrors, click.Group):
             return super().main(*args, **kwargs)
         except SystemExit as ended:
             error = flush_answers()
-            if ended.code:
-                silence_stderr()
-            if error is None or error.errno == errno.EPIPE or ended.code:
+            is_known = error is None or error.errno == errno.EPIPE or ended.code
+            if error is not None and not is_known:
+                print_line(f"Error: {first_line(error)}")
+            silence_stderr()
+            if is_known:
                 raise
-            print_line(f"Error: {first_line(error)}")
             raise SystemExit(OffsetstreamError.exit_code) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

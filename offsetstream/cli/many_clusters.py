@@ -12,11 +12,11 @@ import click
 
 from offsetstream.cli.all_clusters import is_explicit, require_from_file
 from offsetstream.cli.answers import NOT_OK, clear
-from offsetstream.cli.main import is_storage_error
 from offsetstream.cli.messages import prefix_lines, print_line
 from offsetstream.cli.options import GATHERED, Command, configurable
 from offsetstream.cli.output import Closing, Output
 from offsetstream.cli.rows import Block, Blocks, Column, Row, merge_blocks
+from offsetstream.cli.unknown_errors import is_storage_error
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store

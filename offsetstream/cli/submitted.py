@@ -42,8 +42,8 @@ class SubmittedCommand(OneLineErrors):
         with _returning():
             try:
                 return super().main(*args, **kwargs)
-            except SystemExit as ended:
-                if ended.code and not is_databricks():  # which goes on in this process
+            except SystemExit:
+                if not is_databricks():  # which goes on in this process
                     silence_stderr()
                 raise
 

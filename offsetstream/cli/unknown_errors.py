@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -12,12 +13,27 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
+
 PREFIX = "offsetstream-error-"
 _MOST_FILES = 10  # a job that is started again and again must not fill the disk
 _MAX_LENGTH = 300  # characters of each quoted line
 _STACK = re.compile(r"\s*(?:at \S+\(|\.\.\. \d+ more|File \"|\^|~)|\s{4}|\s*$")  # of Java or Python, and its source
 _PLAN = re.compile(r"^(?:=== Streaming Query ===|== .*Plan ==|Driver stacktrace:|JVM stacktrace:)$", re.MULTILINE)
 _STDERR = 2
+
+
+def is_storage_error(error: Exception) -> bool:
+    """Tell whether a file system, or DuckDB reading files, failed: disk full, access denied, not Parquet."""
+    if isinstance(error, OSError):
+        return error.errno != errno.EPIPE  # click handles a closed pipe itself
+    duckdb = sys.modules.get("duckdb")  # not imported here: that would slow down --help
+    return duckdb is not None and isinstance(error, duckdb.Error)
+
+
+def is_of_click(error: Exception) -> bool:
+    """Tell whether click handles the error itself: a usage error, an exit, an end by Ctrl-C, a closed pipe."""
+    return isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError)
 
 
 def unknown_error(error: BaseException, folder: str | None = None) -> str:
@@ -37,7 +53,7 @@ def unknown_error(error: BaseException, folder: str | None = None) -> str:
 
 
 def silence_stderr() -> None:
-    """Drop what native libraries print to standard error from now on: our line is to be the last one.
+    """Drop what native libraries print to standard error from now on, such as a page about leaked objects.
 
     Does nothing if somebody, such as a test, has replaced standard error.
     """

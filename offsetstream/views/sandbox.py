@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AGAIN_SECONDS, _STOP_SECONDS = 0.1, 3.0
-_STDERR = 2  # a file descriptor
 # Bytes of address space that a process may take beyond twice DuckDB's limit, since the limit of the operating system
 # also counts what allocators keep and what stacks of threads reserve.
 _UNCOUNTED, _UNCOUNTED_PER_CORE = 1 << 30, 16 << 20
@@ -213,8 +211,6 @@ class Query:
         while thread.is_alive() and time.monotonic() < deadline:
             self._connection.interrupt()  # lost if the query has only just started
             thread.join(_AGAIN_SECONDS)
-        if thread.is_alive():
-            atexit.register(_silence_stderr)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -232,12 +228,6 @@ class Query:
             raise self._limits.exceeded_memory() from error
         except duckdb.Error as error:
             raise _refused(error) from error
-
-
-def _silence_stderr() -> None:
-    """Hide what DuckDB's library prints if the process ends during a query: a page about leaked objects."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDERR)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pyspark
 import pytest
 from confluent_kafka import TopicPartition
 
@@ -133,7 +132,9 @@ def test_job_tries_again_and_says_so_in_one_line(story: Story, lose: Callable[[J
         job.signal(signal.SIGTERM)
         assert job.ended() == 0, job.said()
         after = job.said().splitlines()[before:]
-    (line,) = (line for line in after if " INFO " not in line)
+    others = [line for line in after if " INFO " not in line]
+    assert len(others) == 1, others
+    (line,) = others
     assert " WARN " in line
     assert line.endswith(f"; {AGAIN} in 1 s")
     assert story.differences() == []
@@ -179,35 +180,6 @@ def test_job_ends_with_a_line_about_memory_when_its_workers_are_killed_again_and
     assert story.differences() == []
 
 
-def test_killed_executors_are_tried_again(story: Story) -> None:
-    """Spark itself tries a task four times; then the job does."""
-    home = story.folder / "spark"  # executors write to a folder in it
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        (home / entry.name).symlink_to(entry)
-    story.commit()
-    options = ("--master", "local-cluster[1,1,1024]", "--conf", "spark.executor.memory=600m")
-    with story.job(*options, SPARK_HOME=str(home)) as job:
-        job.await_(story.applied)
-
-        def kill_at_work() -> None:
-            if AGAIN not in job.said():
-                at_work = {parent(pid) for pid in pythons(job)}
-                executors = [pid for pid, command in session(job.pid).items() if "CoarseGrainedExecutor" in command]
-                kill([pid for pid in executors if pid in at_work])
-
-        with repeatedly(kill_at_work):
-            story.commit()
-            job.await_(lambda: AGAIN in job.said())
-        job.await_(story.applied)
-        job.signal(signal.SIGTERM)
-        assert job.ended() == 0, job.said()
-        said = job.said()
-    (line,) = (line for line in said.splitlines() if AGAIN in line)
-    assert "An executor of Spark was lost" in line
-    assert story.differences() == []
-
-
 def test_unknown_error_is_one_line_and_a_file(story: Story) -> None:
     """Somebody puts a file in the place of the folder where Spark writes the offsets of the next batch."""
     story.commit()
@@ -226,7 +198,7 @@ def test_unknown_error_is_one_line_and_a_file(story: Story) -> None:
     assert file.parent == story.folder / "job" / "checkpoints"
     assert file.stat().st_mode & 0o777 == 0o600
     text = file.read_text()
-    for part in ("Traceback", "Logical Plan", "\tat org.apache.spark."):
+    for part in ("Traceback", "Logical Plan"):
         assert part in text
         assert part not in "\n".join(after)
     await_(lambda: not list((story.folder / "tmp").iterdir()))
