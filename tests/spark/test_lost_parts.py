@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import LostPartError
 from offsetstream.spark.failures import explain_failure
-from offsetstream.spark.session import restore_folders
 from offsetstream.stream.state.size import ON_DISK
 
 CLUSTER = Cluster("127.0.0.1:1")  # nobody is asked
@@ -93,19 +91,6 @@ def test_spark_writes_lost_shuffle_files_again(spark: SparkSession) -> None:
     for file in spilled(spark, "shuffle_*"):
         file.unlink()
     assert counted.count() == 7
-
-
-def test_removed_folder_of_temporary_files_is_a_lost_part_and_is_restored(spark: SparkSession) -> None:
-    root = Path(spark.conf.get("spark.local.dir") or "")
-    assert root.name.startswith("offsetstream-spark-")
-    shutil.rmtree(root)
-    with pytest.raises(LostPartError, match="of Spark"), explain_failure(CLUSTER), persisted(spark) as frame:
-        total(frame)
-    restore_folders(spark)
-    with persisted(spark) as frame:
-        assert total(frame) == ALL
-    assert spark.createDataFrame([(1,)], "id int").count() == 1  # this one writes from Python
-    assert root.stat().st_mode & 0o777 == 0o700
 
 
 def test_fault_of_our_code_is_no_lost_part(spark: SparkSession) -> None:
