@@ -15,6 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from benchmarks.broker import CLIENT_PARTITIONS
 from benchmarks.commit_log import CLIENT_TOPIC, Groups, write
+from testkit.waiting import at_work
 
 _GROUP = "freshness"
 _EVERY_SECONDS = 0.1
@@ -77,18 +78,12 @@ def _committed(table: DeltaTable) -> dict[int, int]:
 @contextmanager
 def _noise(bootstrap_server: str, groups: Groups, commits_per_second: int) -> Iterator[None]:
     """Have others commit, a second's worth every second."""
-    ended = threading.Event()
 
-    def commit() -> None:
+    def commit(ended: threading.Event) -> None:
         for second in count():
             write(bootstrap_server, groups.commits(second * commits_per_second, commits_per_second))
             if ended.wait(1):
                 break
 
-    thread = threading.Thread(target=commit)
-    thread.start()
-    try:
+    with at_work(commit):
         yield
-    finally:
-        ended.set()
-        thread.join()

@@ -14,6 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from offsetstream.embedded.ports import LOOPBACK
+from testkit.waiting import at_work
 
 _EVERY_SECONDS = 15.0  # as monitoring/prometheus has it
 _WINDOW_SECONDS = 30.0
@@ -35,9 +36,9 @@ class Scrapes:
 @contextmanager
 def scraping(port: int) -> Iterator[Scrapes]:
     """Scrape a job while the context lasts, in every other half minute."""
-    ended, scrapes = threading.Event(), Scrapes()
+    scrapes = Scrapes()
 
-    def scrape() -> None:
+    def scrape(ended: threading.Event) -> None:
         while not ended.wait(_EVERY_SECONDS):
             if not scrapes.are_on(time.time(), time.time()):
                 continue
@@ -47,10 +48,5 @@ def scraping(port: int) -> Iterator[Scrapes]:
             except URLError:
                 continue  # it does not listen yet, or no more
 
-    thread = threading.Thread(target=scrape)
-    thread.start()
-    try:
+    with at_work(scrape):
         yield scrapes
-    finally:
-        ended.set()
-        thread.join()

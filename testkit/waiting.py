@@ -1,4 +1,4 @@
-"""Wait for conditions."""
+"""Wait for conditions, and have threads work in the meantime."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ast
 import inspect
 import os
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from types import CodeType
 from typing import Any
@@ -93,6 +95,31 @@ def _expression(condition: Callable[[], bool]) -> ast.expr | None:
         if isinstance(node, ast.Lambda) and (node.body.lineno, node.body.col_offset) in places:
             return node.body
     return None
+
+
+@contextmanager
+def at_work(work: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Run `work` in a thread while the context lasts. Its event is set at the end; then its return is awaited."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def repeated(step: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Repeat a step in a thread while the context lasts, `seconds` after its start and after each end of the step."""
+
+    def work(ended: threading.Event) -> None:
+        while not ended.wait(seconds):
+            step()
+
+    with at_work(work):
+        yield
 
 
 MARGIN = timedelta(seconds=30)

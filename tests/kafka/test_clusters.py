@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -22,7 +21,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, offsetstream, session
-from testkit.waiting import await_
+from testkit.waiting import await_, repeated
 
 pytestmark = pytest.mark.nightly
 
@@ -49,24 +48,16 @@ class Cluster:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        ended = threading.Event()
-
         def commit() -> None:
-            while not ended.wait(0.3):
-                with suppress(KafkaException):
-                    commit_plainly(
-                        self.kafka.bootstrap_server, {STEADY: [TopicPartition("orders", 0, self.committed + 1)]}
-                    )
-                    self.committed += 1
+            with suppress(KafkaException):
+                commit_plainly(self.kafka.bootstrap_server, {STEADY: [TopicPartition("orders", 0, self.committed + 1)]})
+                self.committed += 1
 
-        with run_workload(self.kafka.bootstrap_server, groups=12, seed=3, say=lambda _: None):
-            thread = threading.Thread(target=commit)
-            thread.start()
-            try:
-                yield
-            finally:
-                ended.set()
-                thread.join()
+        with (
+            run_workload(self.kafka.bootstrap_server, groups=12, seed=3, say=lambda _: None),
+            repeated(commit, 0.3),
+        ):
+            yield
 
     def is_beyond(self, commit: int) -> bool:
         """Return whether the tables have a later commit of the steady group."""

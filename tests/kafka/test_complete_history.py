@@ -20,6 +20,7 @@ from offsetstream.stream.apply import load
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.topic import TopicReader
+from testkit.waiting import at_work
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import is_loaded, set_topic_config
 from tests.kafka.quick_compaction import quickly_compacting_kafka
@@ -59,14 +60,8 @@ class Committer:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        ended = threading.Event()
-        thread = threading.Thread(target=self.commit_until, args=(ended,))
-        thread.start()
-        try:
+        with at_work(self.commit_until):
             yield
-        finally:
-            ended.set()
-            thread.join()
 
 
 def in_history(runner: JobRunner) -> set[int]:

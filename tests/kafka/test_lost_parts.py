@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle.patience import MOST_LOSSES
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import JobProcess, session
-from testkit.waiting import await_
+from testkit.waiting import await_, repeated
 from tests.reliability.truth import behind, differences, read_topic
 
 pytestmark = pytest.mark.long
@@ -141,29 +140,11 @@ def test_job_tries_again_and_says_so_in_one_line(story: Story, lose: Callable[[J
     assert list((story.folder / "tmp").iterdir()) == []
 
 
-@contextmanager
-def repeatedly(action: Callable[[], None]) -> Iterator[None]:
-    """Do it again and again while the context lasts."""
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.wait(0.02):
-            action()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def test_job_ends_with_a_line_about_memory_when_its_workers_are_killed_again_and_again(story: Story) -> None:
     story.commit()
     with story.job() as job:
         job.await_(story.applied)
-        with repeatedly(lambda: kill(pythons(job))):
+        with repeated(lambda: kill(pythons(job)), 0.02):
             story.commit()
             assert job.ended() == 1
         said = job.said()

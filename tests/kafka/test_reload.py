@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from offsetstream.stream.state.driver_state import DriverStateWriter
 from offsetstream.tables.lookup import Lookup
 from testkit.processes import offsetstream, printed
 from testkit.tables import append_rows
-from testkit.waiting import today
+from testkit.waiting import at_work, today
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import (
     GROUPS,
@@ -76,14 +77,9 @@ class Reader:
 
 @contextmanager
 def reading(runner: JobRunner) -> Iterator[Reader]:
-    reader, ended = Reader(runner), threading.Event()
-    thread = threading.Thread(target=reader.read_until, args=(ended,))
-    thread.start()
-    try:
+    reader = Reader(runner)
+    with at_work(reader.read_until):
         yield reader
-    finally:
-        ended.set()
-        thread.join()
 
 
 def test_no_reader_sees_an_older_or_partial_state(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
@@ -229,15 +225,9 @@ def test_maintenance_does_not_disturb_the_running_job(
     started = runner.said.getvalue().count("Continuing from checkpoint") + 1
     with runner.running():
         runner.await_(lambda: runner.said.getvalue().count("Continuing from checkpoint") == started)
-        ended = threading.Event()
-        thread = threading.Thread(target=commit_until, args=(own_kafka, ended))
-        thread.start()
-        try:
+        with at_work(partial(commit_until, own_kafka)):
             maintain = ("maintain", "--tables", runner.tables.root, "--keep-history", "30d", "--output", "json")
             done = [json.loads(printed(*maintain)) for _ in range(2)]
-        finally:
-            ended.set()
-            thread.join()
         commit(own_kafka, 999)
         runner.await_(lambda: commits(runner) == all_at(999))
     thinned = [{row["table"]: row["rows_thinned"] for row in rows if row["rows_thinned"]} for rows in done]

@@ -27,7 +27,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader
-from testkit.waiting import SECONDS
+from testkit.waiting import SECONDS, at_work
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.nightly
@@ -91,14 +91,9 @@ class Producers:
 
 @contextmanager
 def produced(server: str) -> Iterator[Producers]:
-    producers, stop = Producers(server, 1), threading.Event()
-    thread = threading.Thread(target=producers.write, args=(stop,))
-    thread.start()
-    try:
+    producers = Producers(server, 1)
+    with at_work(producers.write):
         yield producers
-    finally:
-        stop.set()
-        thread.join(SECONDS)
 
 
 def commit_behind(server: str, producers: Producers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader
 from testkit.tables import append_rows
-from testkit.waiting import SECONDS, await_
+from testkit.waiting import SECONDS, await_, repeated
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
@@ -102,24 +102,6 @@ class Crowd:
                 for each in self._members:
                     if each.consume(100, 0.001):
                         each.commit(asynchronous=True)
-
-
-@contextmanager
-def repeated(step: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Repeat a step in a separate thread."""
-    ended = threading.Event()
-
-    def work() -> None:
-        while not ended.wait(seconds):
-            step()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(SECONDS)
 
 
 def produce(kafka: EmbeddedKafka, topic: str, count: int) -> None:

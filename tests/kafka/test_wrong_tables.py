@@ -26,7 +26,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.processes import printed, within
 from testkit.tables import append_rows, snapshot_at
-from testkit.waiting import SECONDS
+from testkit.waiting import SECONDS, at_work
 from tests.kafka.jobs import JobRunner
 
 pytestmark = pytest.mark.long
@@ -98,19 +98,14 @@ def test_doubled_rows_are_differences(verify: Callable[..., tuple[int, str]], tm
 def test_without_a_job_new_commits_are_unexplained(
     own_kafka: EmbeddedKafka, verify: Callable[..., tuple[int, str]]
 ) -> None:
-    ended, offsets = threading.Event(), count(10)
+    offsets = count(10)
 
-    def work() -> None:
+    def work(ended: threading.Event) -> None:
         while not ended.is_set():
             commit(own_kafka, next(offsets))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with at_work(work):
         code, output = verify("--settle", "3")
-    finally:
-        ended.set()
-        thread.join()
     assert (code, " 0 unexplained" in output, "it changed while" in output) == (1, False, False), output
     assert "No job runs on these tables: " in output
 

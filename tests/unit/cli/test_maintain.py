@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -28,7 +27,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.version import PROPERTY
 from testkit.tables import append_rows
-from testkit.waiting import today
+from testkit.waiting import repeated, today
 from tests.unit.cli.conftest import Run
 
 
@@ -115,20 +114,14 @@ def test_unused_files_are_deleted_after_the_readers_grace_period(run: Run, table
 
 
 def test_running_job_publishes_from_when_the_history_is_complete(run: Run, tables: PathStore, live_job: Lease) -> None:
-    book, other, ended = PartitionBook(tables, [3]), PartitionBook(tables, [3]), threading.Event()
+    book, other = PartitionBook(tables, [3]), PartitionBook(tables, [3])
 
     def job() -> None:
-        while not ended.wait(0.05):
-            book.claims.thinned_before(live_job.read().history_kept_from)
-            book.write(BatchId(1, -1))  # it knows of nobody else who writes these rows
+        book.claims.thinned_before(live_job.read().history_kept_from)
+        book.write(BatchId(1, -1))  # it knows of nobody else who writes these rows
 
-    thread = threading.Thread(target=job)
-    thread.start()
-    try:
+    with repeated(job, 0.05):
         done = maintain(run, tables, "--keep-history", "30d")
-    finally:
-        ended.set()
-        thread.join()
     assert done["offset_commits"]["rows_thinned"] == 1
     assert (offsets(tables), complete_from(tables)) == ([1, 2], horizon())
     # A job that did not hear of it while it ran hears of it when it starts.

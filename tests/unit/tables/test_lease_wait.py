@@ -19,6 +19,7 @@ from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState, LeaseR
 from offsetstream.tables.lease_wait import is_job_alive, take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
+from testkit.waiting import at_work
 
 CLOCKS = ["now() + interval '3 hours'", "now() - interval '3 hours'", "now() - interval '70 seconds'", "now()"]
 LONG = 30.0  # seconds after which something is broken
@@ -40,22 +41,16 @@ def change(tables: PathStore, **columns: str) -> None:
 @contextmanager
 def beating(tables: PathStore, clock: str) -> Iterator[None]:
     """Write heartbeats like a job on another host with its own clock, while the context runs."""
-    ended = threading.Event()
 
-    def beat() -> None:
+    def beat(ended: threading.Event) -> None:
         number = 0
         while not ended.wait(0.1):
             number += 1
             change(tables, heartbeat_at=f"{clock} + interval '{number} milliseconds'")
 
     change(tables, heartbeat_at=clock)
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
+    with at_work(beat):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
