@@ -144,13 +144,11 @@ class LazyGroup(OneLineErrors, click.Group):
             return super().main(*args, **kwargs)
         except SystemExit as ended:
             error = flush_answers()
-            is_known = error is None or error.errno == errno.EPIPE or ended.code
-            if error is not None and not is_known:
+            if error is not None and error.errno != errno.EPIPE and not ended.code:
                 print_line(f"Error: {first_line(error)}")
+                ended.code = OffsetstreamError.exit_code
             silence_stderr()
-            if is_known:
-                raise
-            raise SystemExit(OffsetstreamError.exit_code) from error
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the help."""

@@ -16,8 +16,8 @@ from offsetstream.cli.messages import printable
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import stop_at_end_of_input, stop_on_signal
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
-from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, unknown_error
-from offsetstream.errors import OffsetstreamError, UsageError, is_interrupt
+from offsetstream.cli.unknown_errors import is_unknown, unknown_error
+from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import CONFIG_VARIABLE
 from offsetstream.stream.settings import JobSettings
@@ -54,15 +54,12 @@ def _errors_logged(progress: Progress, checkpoint: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (
-            is_of_click(error)
-            or is_interrupt(error)
-            or is_storage_error(error)
-            or isinstance(error, ModuleNotFoundError)
-        ):
+        if isinstance(error, OffsetstreamError):
+            message = " ".join(str(error).splitlines())
+        elif is_unknown(error):
+            message = unknown_error(error, checkpoint)
+        else:
             raise  # OneLineErrors has words for it
-        known = isinstance(error, OffsetstreamError)
-        message = " ".join(str(error).splitlines()) if known else unknown_error(error, checkpoint)
         progress.error(message if progress.as_json else printable(message))
         raise click.exceptions.Exit(getattr(error, "exit_code", OffsetstreamError.exit_code)) from error
 

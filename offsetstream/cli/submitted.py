@@ -17,7 +17,6 @@ from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
 from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
 from offsetstream.cli.unknown_errors import silence_stderr
-from offsetstream.settings.databricks import is_databricks
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class SubmittedCommand(OneLineErrors):
             try:
                 return super().main(*args, **kwargs)
             except SystemExit:
-                if not is_databricks():  # which goes on in this process
-                    silence_stderr()
+                silence_stderr()
                 raise
 
 

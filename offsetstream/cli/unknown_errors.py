@@ -15,6 +15,9 @@ from pathlib import Path
 
 import click
 
+from offsetstream.errors import OffsetstreamError, is_interrupt
+from offsetstream.settings.databricks import is_databricks
+
 PREFIX = "offsetstream-error-"
 _MOST_FILES = 10  # a job that is started again and again must not fill the disk
 _MAX_LENGTH = 300  # characters of each quoted line
@@ -36,6 +39,12 @@ def is_of_click(error: Exception) -> bool:
     return isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort | BrokenPipeError)
 
 
+def is_unknown(error: Exception) -> bool:
+    """Tell whether no part of the program has words for the error, or a way to handle it."""
+    has_words = isinstance(error, OffsetstreamError | ModuleNotFoundError) or is_storage_error(error)
+    return not (has_words or is_of_click(error) or is_interrupt(error))
+
+
 def unknown_error(error: BaseException, folder: str | None = None) -> str:
     """Return a line with the first and the last line of an error, and write the complete text to a file.
 
@@ -55,9 +64,9 @@ def unknown_error(error: BaseException, folder: str | None = None) -> str:
 def silence_stderr() -> None:
     """Drop what native libraries print to standard error from now on, such as a page about leaked objects.
 
-    Does nothing if somebody, such as a test, has replaced standard error.
+    Does nothing on Databricks, where the process continues, or if a test or another caller has replaced standard error.
     """
-    if getattr(sys.stderr, "fileno", None) is None or sys.__stderr__ is None:
+    if is_databricks() or getattr(sys.stderr, "fileno", None) is None or sys.__stderr__ is None:
         return
     with suppress(OSError, ValueError):
         if sys.stderr.fileno() == _STDERR:

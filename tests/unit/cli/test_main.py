@@ -143,3 +143,21 @@ def test_a_shell_completes_commands_and_options(typed: list[str], completed: lis
     asked = {"_OFFSETSTREAM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed))}
     result = CliRunner().invoke(main, [], prog_name="offsetstream", env=asked)
     assert [line.partition(",")[2] for line in result.output.splitlines()] == completed
+
+
+@pytest.mark.parametrize(("runtime", "after"), [(None, ""), ("17.3", "after")])
+def test_the_end_drops_what_libraries_print_but_on_databricks_the_process_continues(
+    runtime: str | None, after: str
+) -> None:
+    program = """
+import os
+from contextlib import suppress
+from offsetstream.cli.main import main
+
+with suppress(SystemExit):
+    main(["--version"])
+os.write(2, b"after")
+"""
+    environment = {**os.environ, **({"DATABRICKS_RUNTIME_VERSION": runtime} if runtime else {})}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == after
