@@ -1,6 +1,6 @@
 """The errors that offsetstream raises. Each message says what happened, where, and what to do."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -11,6 +11,12 @@ def is_interrupt(error: BaseException) -> bool:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error from another library, without its causes."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def shortened(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names as text for a message, and the number of the others: a, b, c and 4 more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 class OffsetstreamError(Exception):

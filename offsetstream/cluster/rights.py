@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from offsetstream.errors import shortened
+
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 GROUP_PREFIX = "offsetstream"  # of the group ids of Spark's consumers, which look up a coordinator but join no group
 ANY = "*"
-_MAX_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ def describe_each(resource: str, names: Iterable[str]) -> list[Right]:
 
 def in_words(rights: list[Right]) -> str:
     """Return the rights as text: up to three, and the number of the others."""
-    more = f" and {len(rights) - _MAX_SHOWN} more" if len(rights) > _MAX_SHOWN else ""
-    return ", ".join(map(str, rights[:_MAX_SHOWN])) + more
+    return shortened(list(map(str, rights)))
 
 
 READ_OFFSETS = Right("READ", "topic", OFFSETS_TOPIC)

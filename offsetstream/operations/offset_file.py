@@ -10,14 +10,13 @@ from io import StringIO
 from pathlib import Path
 
 from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.errors import UsageError, first_line
+from offsetstream.errors import UsageError, first_line, shortened
 from offsetstream.operations.timestamps import RecordTime
 
 _MAX_PARTITION, _MAX_OFFSET, _MAX_DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS = 3, 4  # columns
 # The first line of a file of `offsets export --with-times`. Other tools write six columns too, of another meaning.
 HEADING = ("group", "topic", "partition", "offset", "timestamp_ms", "read_again")
-_MAX_NAMED = 3
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # the rule of Kafka's Topic.validate
 _MAX_FIELD = 1 << 20  # characters; a group id may have 32,767
 
@@ -158,6 +157,4 @@ def _fields(row: list[str]) -> str:
 
 def _named(kind: str, names: list[str]) -> str:
     """Return up to three names with their kind, and how many more there are."""
-    shown = ", ".join(names[:_MAX_NAMED])
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{kind if len(names) == 1 else kind + 's'} {shown}{more}"
+    return f"{kind if len(names) == 1 else kind + 's'} {shortened(names)}"

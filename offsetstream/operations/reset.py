@@ -13,7 +13,7 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
-from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError
+from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError, shortened
 from offsetstream.operations.offset_file import require_place
 from offsetstream.operations.plan import (
     ACTIVE,
@@ -203,9 +203,8 @@ def _unchanged(target: Target, group_id: str, others: set[Place], topic_places: 
     """Yield a note if the group has offsets for which there is no target: they stay unchanged."""
     others &= topic_places or others
     if target.word == "offsets" and others:
-        shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(others)[:_MAX_SHOWN])
-        more = f" and {len(others) - _MAX_SHOWN} more" if len(others) > _MAX_SHOWN else ""
-        yield f"group '{group_id}' has other offsets too, for {shown}{more}: they have no target and stay unchanged"
+        shown = shortened([f"{topic}-{number}" for topic, number in sorted(others)])
+        yield f"group '{group_id}' has other offsets too, for {shown}: they have no target and stay unchanged"
 
 
 def _without_offset(group_id: str, places: set[Place]) -> Iterator[str]:

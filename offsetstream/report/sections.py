@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from offsetstream.errors import shortened
 from offsetstream.report import charts
 from offsetstream.report.queries import Found, Row
 from offsetstream.report.words import Labels
@@ -96,8 +97,7 @@ def _owned(group: str, partition: str, rows: list[Row], labels: Labels) -> Seque
     for row in rows:
         covered += max(0.0, row["until"] - max(row["seconds"], end))
         end = max(end, row["until"])
-    told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004 - enough
-    return group, partition, told, len(rows) - 1, round(end - rows[0]["seconds"] - covered, 1)
+    return group, partition, shortened(names, 5), len(rows) - 1, round(end - rows[0]["seconds"] - covered, 1)
 
 
 def commits(found: Found, labels: Labels) -> Section:

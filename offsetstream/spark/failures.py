@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from offsetstream.cluster.client import Cluster
@@ -25,6 +24,7 @@ from offsetstream.errors import (
     UnreachableError,
     UnreadableRecordError,
 )
+from offsetstream.spark.session import java_process
 
 _RIGHTS = {
     "TopicAuthorizationException": READ_OFFSETS,
@@ -170,7 +170,7 @@ def explain_ended_java() -> Iterator[None]:
     except OffsetstreamError:
         raise
     except Exception as error:
-        process = getattr(SparkContext._gateway, "proc", None)  # None if another launcher started the JVM
+        process = java_process()
         if process is None or not isinstance(error, (Py4JNetworkError, OSError)):
             raise
         code = _exit_code(process)

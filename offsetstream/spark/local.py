@@ -28,7 +28,7 @@ from offsetstream.embedded.class_archive import archive_options
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, first_line
 from offsetstream.spark import worker_daemon
-from offsetstream.spark.session import connectors, ending, prepared_from
+from offsetstream.spark.session import connectors, ending, java_process, prepared_from
 from offsetstream.spark.settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -202,7 +202,7 @@ def _temporary_folder() -> str:
 
 def end_at_once() -> NoReturn:
     """End this process with exit code 1, and its Java, without waiting for any thread of either."""
-    process = getattr(SparkContext._gateway, "proc", None)  # None if another launcher started the JVM
+    process = java_process()
     if process is not None:
         process.kill()
         process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,12 @@ def limit_idle_consumers(spark: SparkSession, largest_batch: int) -> None:
     count = min(IDLE_CONSUMERS, max(CORES, IDLE_BYTES // (2 * largest_batch)))
     conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
     conf.setIfMissing("spark.kafka.consumer.cache.capacity", str(count))
+
+
+def java_process() -> subprocess.Popen[bytes] | None:
+    """Return Spark's JVM if this process launched it."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 def restore_folders(spark: SparkSession) -> None:
