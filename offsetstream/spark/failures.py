@@ -62,6 +62,7 @@ LOST_PARTS = {
         _KILLED,
     ),
     r"ExecutorLostFailure|Executor heartbeat timed out|executor \S+ exited": ("An executor of Spark was lost", _KILLED),
+    r"TaskResultLost": ("The result of a task of Spark was lost", _KILLED),
     r"FetchFailedException|" + _NO_FILE + r"/shuffle_\d": ("A shuffle file of Spark was lost", _REMOVED),
     r"Block \S+ was not found even though|Could not (?:read|find) block|BlockNotFoundException|"
     + _NO_FILE

@@ -61,6 +61,10 @@ LOCAL = {
     "spark.driver.memory": "2g",
     # Large records need memory that Spark does not count: Kafka client, row buffers, Parquet writers.
     "spark.memory.fraction": "0.4",
+    # A task's result goes to the driver at once, not by Spark's block manager: local Spark cannot register that again
+    # after a shuffle file was lost, and then loses every larger result.
+    "spark.task.maxDirectResultSize": "1g",
+    "spark.rpc.message.maxSize": "1024",  # MiB; the other limit of a direct result
     "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     # No port is open to the network.

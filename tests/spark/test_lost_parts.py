@@ -91,6 +91,15 @@ def test_spark_writes_lost_shuffle_files_again(spark: SparkSession) -> None:
     for file in spilled(spark, "shuffle_*"):
         file.unlink()
     assert counted.count() == 7
+    # Local Spark has now lost its block manager for good, in which it keeps a task's result of a megabyte or more.
+    assert spark.range(10).selectExpr("repeat('v', 1000000) AS v").toArrow().nbytes > 10_000_000
+
+
+def test_lost_result_of_a_task_is_a_lost_part() -> None:
+    """It is not caused here: our own Spark returns no result by its block manager."""
+    failure = PySparkException("Lost task 0.0 in stage 4.0 (TID 17): TaskResultLost (result lost from block manager)")
+    with pytest.raises(LostPartError, match="The result of a task of Spark was lost"), explain_failure(CLUSTER):
+        raise failure
 
 
 def test_fault_of_our_code_is_no_lost_part(spark: SparkSession) -> None:
