@@ -76,6 +76,16 @@ class ConflictError(TablesError):
     """Another writer changed the table meanwhile. Open it again to see the change."""
 
 
+class DamagedTableError(TablesError):
+    """A file of a table is lost or damaged. `table`: the table's name."""
+
+    def __init__(self, table: str, where: str, damage: str, tables: str) -> None:
+        super().__init__(
+            f"the table {where} is damaged: {damage}. See what is lost with 'offsetstream repair --tables {tables}'"
+        )
+        self.table = table
+
+
 class DoubledRowsError(TablesError):
     """A state table has several rows with one key. The offsets partitions in `partitions` must be loaded again."""
 

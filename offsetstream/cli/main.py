@@ -32,6 +32,7 @@ SUBCOMMANDS = {
         "stop": ("offsetstream.cli.stop:stop", "Stop the running job after its current batch."),
         "reload": ("offsetstream.cli.reload:reload", "Reload offsets partitions in the running job."),
         "maintain": ("offsetstream.cli.maintain:maintain", "Compact and vacuum the tables, and thin old history."),
+        "repair": ("offsetstream.cli.repair:repair", "Find damaged files of the tables, and repair the tables."),
         "config": ("offsetstream.cli.config:config", "Show each setting and where its value comes from."),
     },
     "Ask it": {
@@ -72,7 +73,7 @@ _EXTRAS = {
 }
 _SUFFICES = {
     "demo": "all",
-    **dict.fromkeys(("dump", "lag", "offsets list", "partitions", "peek", "verify"), "spark"),
+    **dict.fromkeys(("dump", "lag", "offsets list", "partitions", "peek", "repair", "verify"), "spark"),
 }
 
 
@@ -97,7 +98,7 @@ class OneLineErrors(click.Command):
             reported = (
                 missing_package(error, _path(ctx, ctx.invoked_subcommand))
                 if isinstance(error, ModuleNotFoundError)
-                else error
+                else _damage(error) or error
             )
             print_line(f"Error: {' '.join(str(reported).splitlines())}")
             ctx.exit(reported.exit_code)
@@ -106,8 +107,18 @@ class OneLineErrors(click.Command):
                 raise KeyboardInterrupt from error
             if is_of_click(error):
                 raise
-            print_line(f"Error: {first_line(error) if is_storage_error(error) else unknown_error(error)}")
+            known = _damage(error) or (first_line(error) if is_storage_error(error) else None)
+            print_line(f"Error: {known or unknown_error(error)}")
             ctx.exit(OffsetstreamError.exit_code)
+
+
+def _damage(error: Exception) -> OffsetstreamError | None:
+    """Return an error that names the damaged file of a table, if that is why the command failed."""
+    if not any(mark in f"{error}{error.__cause__}" for mark in (".parquet", "_delta_log")):
+        return None
+    from offsetstream.tables.damage import damage_in  # noqa: PLC0415 - rarely needed
+
+    return damage_in(error)
 
 
 def missing_package(error: ModuleNotFoundError, path: str) -> OffsetstreamError:

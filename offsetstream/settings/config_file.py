@@ -23,6 +23,7 @@ COMMANDS = (
     "verify",
     "stop",
     "reload",
+    "repair",
     "groups.list",
     "groups.describe",
     "groups.status",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,7 @@ from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.stall import LEASE, StallWatch
 from offsetstream.tables.create import create_tables
+from offsetstream.tables.damage import HEALED_BY_JOB, damage_in, require_whole_logs
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
@@ -42,6 +44,7 @@ from offsetstream.tables.version import SCHEMA_VERSION
 from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
+Result = TypeVar("Result")
 
 
 def run(settings: JobSettings, spark: SparkSession | None = None) -> None:
@@ -78,6 +81,7 @@ class Job:
         self._leaders = Leadership(self._cluster, self._signals.stop.wait)
         self._patience = Patience(settings.max_silence, self._signals.stop, progress.warn)
         self._end = end
+        self._create: Callable[[Collection[str] | None], None]  # tables that are missing
         self._stalls = StallWatch(settings.max_stall, progress.warn, self._end_stalled)
         progress.on_line = self._stalls.beat_of_thread
         self._metrics = Metrics(settings, progress, lambda: self._stalls.stalled)
@@ -139,8 +143,10 @@ class Job:
         self, tables: Store, session: AbstractContextManager[SparkSession], topic: OffsetsTopic, cluster_id: str
     ) -> None:
         # A job that gets no lease must not create a table that the running job has lost: neither would notice.
-        create_tables(tables, cluster_id, topic.coordinator, [JOB_LEASE])
-        lease = take_lease(tables, self._progress.say, self._signals.stop, force=self._settings.force)
+        self._create = partial(create_tables, tables, cluster_id, topic.coordinator)
+        self._repairing(tables, partial(self._create, [JOB_LEASE]))
+        take = partial(take_lease, tables, self._progress.say, self._signals.stop, force=self._settings.force)
+        lease = self._repairing(tables, take)
         if lease is None:
             return
         controls = Controls(lease, self._signals, self._progress, self._metrics.job, self._stalls)
@@ -148,8 +154,9 @@ class Job:
             self._stalls.part(LEASE) as check,
             Heartbeat(lease, self._stop_requested, self._signals.reload.set, check),
         ):
-            create_tables(tables, cluster_id, topic.coordinator)
-            if upgraded := upgrade_tables(tables):
+            self._repairing(tables, partial(require_whole_logs, tables))
+            self._repairing(tables, partial(self._create, None))
+            if upgraded := self._repairing(tables, partial(upgrade_tables, tables)):
                 self._progress.say(f"Upgraded {len(upgraded)} tables to schema version {SCHEMA_VERSION}")
             with session as spark:
                 tables.in_spark(spark).require_reachable()
@@ -165,20 +172,45 @@ class Job:
             require_packages(spark)
             yield spark
 
+    def _repairing(self, tables: Store, work: Callable[[], Result]) -> Result:
+        """Return the result of the work. A damaged table that can be filled again is set aside, and the work repeated.
+
+        DamagedTableError if another table is damaged, or if the user switched this off.
+        """
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if not self._set_aside(tables, error):
+                    raise
+
+    def _set_aside(self, tables: Store, error: Exception) -> bool:
+        """Set the table aside that is damaged and therefore caused the error; return False if there is none."""
+        damaged = damage_in(error, tables)
+        if damaged is None:
+            return False
+        folder = tables.folder(damaged.table)
+        if folder is None or damaged.table not in HEALED_BY_JOB or not self._settings.repair:
+            raise damaged from error
+        self._progress.warn(f"The table {damaged.table} is made anew, and its files are moved away: {damaged}")
+        folder.set_aside()
+        self._create([damaged.table])
+        return True
+
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         """Make attempts until the work is done. After an outage, the next attempt starts at the tables' positions."""
         may_continue, silent_since = True, None
         losses = Losses(self._signals.stop, self._progress.warn)
         while True:
-            attempt = Attempt(self._settings, writer, topic, controls)
+            attempt = self._repairing(writer.tables, partial(Attempt, self._settings, writer, topic, controls))
             positions, started = attempt.positions, time.monotonic()
             try:
-                with explain_failure(self._cluster):
-                    return attempt.run(may_continue=may_continue)
+                if self._is_done(attempt, writer.tables, may_continue=may_continue):
+                    return
             except LostPartError as error:
                 losses.wait_after(error)
                 if self._signals.stop.is_set():
-                    return None
+                    return
                 restore_folders(writer.spark)
             except UnreachableError as error:
                 self._metrics.job.answered(does_answer=False)
@@ -196,8 +228,19 @@ class Job:
                 self._progress.warn(f"Restarting: {error}")
                 topic = replace(topic, partitions=self._wait_for_topic())
                 if self._signals.stop.is_set():  # an empty list then does not mean that all partitions are gone
-                    return None
+                    return
             may_continue = False
+
+    def _is_done(self, attempt: Attempt, tables: Store, *, may_continue: bool) -> bool:
+        """Make the attempt. Return False if it met a damaged table, which is set aside now."""
+        try:
+            with explain_failure(self._cluster):
+                attempt.run(may_continue=may_continue)
+        except Exception as error:
+            if not self._set_aside(tables, error):
+                raise
+            return False
+        return True
 
     def _wait_for_topic(self) -> list[int]:
         while not self._signals.stop.is_set():

@@ -62,6 +62,12 @@ class JobSettings(Settings):
         bool,
         Option("Keep every record in the history tables. Switching it on again reloads all partitions."),
     ] = True
+    repair: Annotated[
+        bool,
+        Option(
+            "Set a damaged table aside if the topic, the history or the cluster can fill it again; else the job ends."
+        ),
+    ] = True
     group_filter: Annotated[
         str | None,
         Option(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.errors import TablesError
+from offsetstream.errors import DamagedTableError, TablesError
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import TableSchema, all_schemas
@@ -22,16 +23,36 @@ def create_tables(
 ) -> None:
     """Create every missing table. Each stores the cluster's id and its group coordinator (new or classic).
 
-    With `names`, only these are created, but all are checked. Raises TablesError if a table belongs to another
-    cluster, is of a newer version of the program, or is of an older version that `upgrade_tables` cannot upgrade.
+    With `names`, only these are created, but all are checked, except for other ones that are damaged. Raises
+    TablesError if a table belongs to another cluster, is of a newer version of the program, or is of an older version
+    that `upgrade_tables` cannot upgrade.
     """
-    found = {schema: tables.opened(schema.name) for schema in all_schemas().values()}
-    for schema, table in found.items():
+    wanted = all_schemas().keys() if names is None else names
+    missing = []
+    for schema in all_schemas().values():
+        try:
+            table = tables.opened(schema.name)
+        except DamagedTableError:
+            if schema.name in wanted:
+                raise
+            continue
         if table is not None:
             _check(table, schema, cluster_id)
-    missing = [each for each, table in found.items() if table is None and (names is None or each.name in names)]
+        elif schema.name in wanted:
+            missing.append(schema)
     properties = {CLUSTER_ID: cluster_id, COORDINATOR: coordinator}
     in_parallel([partial(tables.create, schema, properties) for schema in missing])
+
+
+def create_again(tables: Store, names: Collection[str]) -> None:
+    """Create missing tables with the cluster and the coordinator that the other tables have."""
+    for name in all_schemas():
+        with suppress(DamagedTableError):
+            if (table := tables.opened(name)) is not None and CLUSTER_ID in table.properties:
+                coordinator: Coordinator = "classic" if table.properties.get(COORDINATOR) == "classic" else "new"
+                create_tables(tables, table.properties[CLUSTER_ID], coordinator, names)
+                return
+    raise TablesError(f"no table in {tables.name} can be opened, so the cluster that they belong to is not known")
 
 
 def require_cluster(tables: Store, cluster_id: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import duckdb
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
-from offsetstream.errors import TablesError, first_line
+from offsetstream.errors import TablesError, first_line, is_interrupt
+from offsetstream.tables.damage import damaged_table
 from offsetstream.tables.location import is_utf8
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
@@ -83,6 +84,9 @@ class Lookup:
         try:
             yield
         except (duckdb.Error, OSError) as error:
+            damaged = None if is_interrupt(error) else damaged_table(self.store, table)
+            if damaged is not None:
+                raise damaged from error
             where = self._sources[table].where if table in self._sources else table
             raise TablesError(f"cannot read the table {where}: {first_line(error)}") from error
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
+    from offsetstream.tables.damage import TableFolder
     from offsetstream.tables.files import NewFile, TableFiles, TaskWriter
     from offsetstream.tables.merge import Merge
     from offsetstream.tables.schema import ColumnSchema, TableSchema
@@ -95,6 +96,10 @@ class Store(ABC):
     def is_costly(self) -> bool:
         """Whether each check or write of a table runs Spark jobs or sends requests to an object store."""
         return self.needs_spark or self.check_seconds > 0
+
+    def folder(self, name: str) -> TableFolder | None:  # noqa: ARG002 - only some stores have one
+        """Return the table's files for repair; None if the store keeps the files itself."""
+        return None
 
     def opened(self, name: str) -> Snapshot | None:
         """Open the table at its current version; None if it does not exist."""

@@ -5,13 +5,14 @@ Spark's Delta skips a write whose app id and version the table already has. The 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from offsetstream.errors import LeaseError
-from offsetstream.tables.schema import HISTORY_DAY
-from offsetstream.tables.store import Snapshot, Transaction
+from offsetstream.tables.schema import HISTORY_DAY, all_schemas
+from offsetstream.tables.store import Snapshot, Store, Transaction
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ def app_id(table: str) -> str:
 def load_app_id(table: str) -> str:
     """Return the app id of the table's load writes, which belong to no batch."""
     return f"offsetstream/{table}/load"
+
+
+def last_checkpoint_id(tables: Store, names: Iterable[str] | None = None) -> int:
+    """Return the greatest checkpoint id in any table (or of `names`), 0 if there is none.
+
+    The lease has it too, but may be lost.
+    """
+    versions = (tables.open(name).transaction_version(app_id(name)) for name in names or all_schemas())
+    return max((version >> 32 for version in versions if version is not None), default=0)
 
 
 def is_made(table: Snapshot, transaction: Transaction) -> bool:

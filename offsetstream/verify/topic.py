@@ -124,7 +124,7 @@ class TopicReader:
         for records in read_log(self._cluster.bootstrap_server, self._properties, log_ids):
             if not records:
                 continue
-            decoded = decode_on_driver(_raw(records))
+            decoded = decode_on_driver(raw_records(records))
             if filters:
                 kept = decoded.filter(pc.invert(filtered_records(decoded, filters)))
                 filtered, decoded = filtered + decoded.num_rows - kept.num_rows, kept
@@ -177,7 +177,8 @@ def _why_not_compared(book: Mapping[str, object] | None) -> str | None:
     return None
 
 
-def _raw(records: list[LogRecord]) -> pa.Table:
+def raw_records(records: list[LogRecord]) -> pa.Table:
+    """Return records of the log as a table, to be decoded."""
     return pa.table(
         {
             "offsets_partition": pa.array([each.partition for each in records], pa.int32()),

@@ -161,9 +161,10 @@ class Attempt:
         self._watch.truncation.begin()
         self._watch.unload_forgotten(self._book)
         to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)
-        if self._book.claims.missing:
+        if missing := self._book.claims.missing:
             self._say(
-                "Earlier runs kept no history: all partitions are loaded again, and history is complete from now on"
+                f"The history of {len(missing)} offsets partitions has gaps: they are loaded again, and it is complete "
+                "from now on"
             )
             to_load = sorted({*to_load, *self._book.claims.missing})
         to_load = sorted({*to_load, *self._doubled()})

@@ -18,7 +18,6 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import TablesError, first_line
 from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
-from offsetstream.stream.partitions.lost_tables import last_checkpoint_id
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import in_hadoop
@@ -27,7 +26,7 @@ from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import BatchId, app_id, load_app_id
+from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, load_app_id
 
 LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
 WHOSE = "tables"  # a file next to Spark's: the id of the table LAST_WRITTEN

@@ -23,15 +23,10 @@ from offsetstream.tables.names import (
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import clear_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id
 
 _LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}
 _DECODED = {*DECODED_TABLES, DECODED_LOGS}
-
-
-def last_checkpoint_id(tables: Store) -> int:
-    """Return the greatest checkpoint id in any table, 0 if there is none. The lease has it too, but may be lost."""
-    return max((version >> 32 for version in _versions(tables).values() if version is not None), default=0)
 
 
 def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:

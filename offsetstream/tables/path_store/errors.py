@@ -7,15 +7,20 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import unquote
 
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from offsetstream.errors import ConflictError, NoTableError, TablesError
+from offsetstream.errors import ConflictError, DamagedTableError, NoTableError, TablesError
 
 Part = TypeVar("Part")
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # from S3 and Azure
 _MAX_LENGTH = 400
+# A file is missing or has other contents than it should. Errors of a network do not look like this.
+_SUGGESTS_DAMAGE = re.compile(
+    r"(?i)parquet|not found|no such file|json error|checkpoint|commit files|kernel error|corrupt|unexpected (?:eof|end)"
+)
 REACH = "set the store's address, region and credentials in the environment for delta-rs (docs/how-to/stores.md)"
 
 
@@ -40,7 +45,10 @@ def translated_errors(table: str, what: str = "read") -> Iterator[None]:
 
 def tables_error(error: Exception, table: str, what: str) -> TablesError:
     """Return the error that callers of a store expect."""
-    if isinstance(error, CommitFailedError) or _is_vacuumed(error):
+    is_conflict = isinstance(error, CommitFailedError)
+    if not is_conflict and _SUGGESTS_DAMAGE.search(str(error)) and (damaged := _damaged(table)) is not None:
+        return damaged
+    if is_conflict or _is_vacuumed(error):
         return ConflictError(f"the table {table} was written to meanwhile: {error}")
     return TablesError(f"cannot {what} the table {table}: {reason(error)}")
 
@@ -52,6 +60,14 @@ def reason(error: Exception) -> str:
     lines = (line.strip(" ↳") for line in _COLOUR.sub("", str(error)).splitlines())
     message = ": ".join(line for line in lines if line)
     return textwrap.shorten(message, _MAX_LENGTH, placeholder=" ...") or type(error).__name__
+
+
+def _damaged(table: str) -> DamagedTableError | None:
+    from offsetstream.tables.damage import damaged_table  # noqa: PLC0415 - rarely needed
+    from offsetstream.tables.path_store.store import PathStore  # noqa: PLC0415 - avoids a circular import
+
+    root, _, name = unquote(table).removeprefix("file://").rstrip("/").rpartition("/")
+    return damaged_table(PathStore(root), name)
 
 
 def _is_vacuumed(error: Exception) -> bool:

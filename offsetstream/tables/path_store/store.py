@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import SparkSession
 
+    from offsetstream.tables.path_store.damage import PathFolder
     from offsetstream.tables.path_store.snapshot import PathSnapshot
     from offsetstream.tables.path_store.spark import PathSpark
     from offsetstream.tables.path_store.task_files import HistoryWriter
@@ -81,6 +82,12 @@ class PathStore(Store):
         from offsetstream.tables.path_store.task_files import HistoryWriter  # noqa: PLC0415 - no look-up needs it
 
         return HistoryWriter(self.table(name), name, batch, day)
+
+    def folder(self, name: str) -> PathFolder:
+        """Return the table's files for repair."""
+        from offsetstream.tables.path_store.damage import PathFolder  # noqa: PLC0415 - rarely needed
+
+        return PathFolder(self.root, name)
 
     def source(self, name: str) -> PathSource:
         """Open the table at its current version for DuckDB; NoTableError if it does not exist."""

@@ -1,6 +1,7 @@
 from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,5 +33,5 @@ def test_a_stop_while_the_topic_changes_removes_no_partition(tmp_path: Path, mon
 
     monkeypatch.setattr(module, "Attempt", Attempt)
     topic = OffsetsTopic(job._cluster, job._leaders, [0, 1, 2], "new")
-    job._work(None, topic, None)  # type: ignore[arg-type]
+    job._work(SimpleNamespace(tables=None), topic, None)  # type: ignore[arg-type]
     assert attempted == [[0, 1, 2]]

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.lost_tables import is_ledger_lost, last_checkpoint_id, repair_lost_tables
+from offsetstream.stream.partitions.lost_tables import is_ledger_lost, repair_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.ledger import count_uncounted, last_offsets
@@ -16,7 +16,7 @@ from offsetstream.tables.names import COMMITS, DECODED_LOGS, DECODED_TABLES, LED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import insert_rows, read_rows
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import BatchId, last_checkpoint_id
 from testkit.tables import append_rows, new_tables
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
