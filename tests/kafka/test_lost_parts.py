@@ -17,6 +17,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import NoTableError
 from offsetstream.stream.lifecycle.patience import MOST_LOSSES
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import JobProcess, session
@@ -49,7 +50,10 @@ class Story:
         commit_plainly(self.server, {f"{self.folder.name}-{number}": place for number in range(4)})
 
     def applied(self) -> bool:
-        return not behind(self._tables(), read_topic(self.server)[1])
+        try:
+            return not behind(self._tables(), read_topic(self.server)[1])
+        except NoTableError:  # the job has only just started
+            return False
 
     def differences(self) -> list[str]:
         names = {topic.topic_id: topic.name for topic in Cluster(self.server).topics()}

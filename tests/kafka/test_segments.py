@@ -106,10 +106,15 @@ def test_the_dump_of_segments_equals_what_a_consumer_sees(version: str, codec: i
     assert sum(each.is_control for log in everything.values() for each in log) == 4
 
 
-def test_batches_equal_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> None:
+@pytest.fixture(scope="module")
+def filled_kafka(own_kafka: EmbeddedKafka) -> EmbeddedKafka:
     fill(own_kafka.bootstrap_server)
-    own_kafka.restart()  # gives another leader epoch, and snapshots next to the segments
-    partitions = [each for each in find_partitions([own_kafka.folder]) if each.segments[0].size]
+    return own_kafka
+
+
+def test_batches_equal_kafkas_dump_log_segments(filled_kafka: EmbeddedKafka) -> None:
+    filled_kafka.restart()  # gives another leader epoch, and snapshots next to the segments
+    partitions = [each for each in find_partitions([filled_kafka.folder]) if each.segments[0].size]
     files = ",".join(str(each.segments[0].path) for each in partitions)
     printed = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", files, "--print-data-log"])
     parts = re.split(r"^Dumping .*/__consumer_offsets-(\d+)/.*$", printed, flags=re.MULTILINE)[1:]
@@ -123,10 +128,9 @@ def test_batches_equal_kafkas_dump_log_segments(own_kafka: EmbeddedKafka) -> Non
 
 
 def test_skip_damaged_reads_the_batches_that_dump_log_segments_calls_valid(
-    own_kafka: EmbeddedKafka, tmp_path: Path
+    filled_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    fill(own_kafka.bootstrap_server)
-    found = find_partitions([own_kafka.folder])
+    found = find_partitions([filled_kafka.folder])
     most = max(found, key=lambda each: each.segments[0].size)
     data = bytearray(most.segments[0].path.read_bytes()[: most.segments[0].size])
     sizes = [batch.size for batch in read_segments(most.segments, pytest.fail)]
