@@ -77,13 +77,13 @@ class ConflictError(TablesError):
 
 
 class DamagedTableError(TablesError):
-    """A file of a table is lost or damaged. `table`: the table's name."""
+    """A file of a table is lost or damaged. `table`: its name; `damage`: the file, and what is wrong."""
 
     def __init__(self, table: str, where: str, damage: str, tables: str) -> None:
         super().__init__(
             f"the table {where} is damaged: {damage}. See what is lost with 'offsetstream repair --tables {tables}'"
         )
-        self.table = table
+        self.table, self.damage = table, damage
 
 
 class DoubledRowsError(TablesError):

@@ -72,6 +72,11 @@ def repair(
     With --execute no job may run on the tables.
     """
     store, output = store_at(tables), output_of(options)
+    if store.needs_spark:
+        raise UsageError(
+            f"repair reads the files of a folder, and {tables} is in a catalog: use its own means, such as FSCK REPAIR "
+            "TABLE or RESTORE TABLE on Databricks"
+        )
     if not execute:
         from offsetstream.verify.repair import find_damage  # noqa: PLC0415 - slow: Arrow
 

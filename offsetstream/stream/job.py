@@ -192,8 +192,10 @@ class Job:
         folder = tables.folder(damaged.table)
         if folder is None or damaged.table not in HEALED_BY_JOB or not self._settings.repair:
             raise damaged from error
-        self._progress.warn(f"The table {damaged.table} is made anew, and its files are moved away: {damaged}")
-        folder.set_aside()
+        place = folder.set_aside()
+        self._progress.warn(
+            f"The table {damaged.table} is made anew: {damaged.damage}. What is left of it is in {tables.name}/{place}"
+        )
         self._create([damaged.table])
         return True
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetstream.errors import DamagedTableError, TablesError, UsageError
+from offsetstream.errors import DamagedTableError, UsageError
 from offsetstream.tables.names import (
     CLUSTER,
     DECODED_LOGS,
@@ -86,13 +86,14 @@ class TableFolder(ABC):
     def set_aside(self) -> str:
         """Move the whole table away, so that it no longer exists; return the new place."""
 
+    @property
     @abstractmethod
-    def places_aside(self) -> list[str]:
-        """Return where files of this table were moved to, oldest first."""
+    def is_aside(self) -> bool:
+        """Whether files of this table were moved away."""
 
     @abstractmethod
-    def salvaged(self, schema: TableSchema, place: str) -> Iterator[pa.Table]:
-        """Return each row of a history once, from the readable data files of a table that was set aside."""
+    def salvaged(self, schema: TableSchema) -> Iterator[pa.Table]:
+        """Return each row of a history once, from all of its readable data files that were moved away."""
 
 
 def damage_in(error: BaseException, store: Store | None = None) -> DamagedTableError | None:
@@ -133,7 +134,7 @@ def damaged_table(store: Store, name: str) -> DamagedTableError | None:
     """Return an error that names the first damaged file of a table; None if no file is, or if nobody can tell."""
     folder = store.folder(name)
     if folder is not None:
-        with suppress(TablesError, OSError):
+        with suppress(Exception):  # each store has its own errors; the one that led here is told then
             for damage in folder.damage():
                 return DamagedTableError(name, f"{store.name}/{name}", str(damage), store.name)
     return None

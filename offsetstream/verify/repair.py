@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import read_log
-from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import append_to, partition_numbers
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.damage import MADE_ANEW, Damage
@@ -50,7 +49,7 @@ from offsetstream.verify.filtered import filtered_records, filters_of
 from offsetstream.verify.topic import raw_records
 
 LOST = "history lost"  # an event of an offsets partition
-_INTERRUPTED = "has its rows: a repair was interrupted"
+_INTERRUPTED = Damage("_damaged", "has its rows: a repair was interrupted")
 _AT_ONCE = 200_000  # rows that get back in one commit
 _SOURCES = {
     **dict.fromkeys((*DECODED_TABLES, DECODED_LOGS), "derived again from group_records"),
@@ -79,20 +78,15 @@ class Loss:
 
 
 def find_damage(tables: Store, say: _Say) -> dict[str, list[Damage]]:
-    """Return the damage by table. Every page of every file is read. A history also lacks rows that its ledger counted.
+    """Return the damage by table. Every page of every file is read.
 
-    Raises TablesError if the tables are in a catalog, which keeps the files itself.
+    It is also damage if a history lacks rows that its ledger counted.
     """
     found = dict[str, list[Damage]]()
     say(f"Reading every file of {len(all_schemas())} tables")
     for name in all_schemas():
         folder = tables.folder(name)
-        if folder is None:
-            raise TablesError(
-                f"repair reads the files of a folder, and {tables.name} is in a catalog: use its own means, such as "
-                "FSCK REPAIR TABLE or RESTORE TABLE on Databricks"
-            )
-        if damage := folder.damage() or _interrupted(tables, name):
+        if folder is not None and (damage := folder.damage() or _interrupted(tables, name)):
             found[name] = damage
     if LEDGER not in found and tables.opened(LEDGER) is not None:
         for name in RECORD_TABLES:
@@ -169,14 +163,15 @@ class Repair:
     def _keep_readable(self, name: str) -> None:
         folder = self._tables.folder(name)
         assert folder is not None  # noqa: S101 - `find_damage` found it
-        place = next((each.file for each in self._damage[name] if each.what == _INTERRUPTED), None)
-        if place is None and folder.mend():
-            self._say(f"{name}: the readable rows are kept")
-            return
-        place = place or folder.set_aside()
+        if _INTERRUPTED not in self._damage[name]:
+            if folder.mend():
+                self._say(f"{name}: the readable rows are kept")
+                return
+            self._say(
+                f"{name}: Delta's log is lost; the files are moved to {folder.set_aside()}, and their rows are read"
+            )
         self._create([name])
-        self._say(f"{name}: Delta's log is lost; reading the files that are now in {place}")
-        self._fill(name, folder.salvaged(load_schema(name), place) if is_history(name) else iter(()))
+        self._fill(name, folder.salvaged(load_schema(name)) if is_history(name) else iter(()))
 
     def _fill(self, name: str, rows: Iterator[pa.Table]) -> None:
         """Write all rows of a table in one commit, so that it counts as a table that a job has written."""
@@ -299,7 +294,7 @@ def damaged_records(damage: Collection[str]) -> list[str]:
 
 
 def _interrupted(tables: Store, name: str) -> list[Damage]:
-    """Return where the rows of a table are whose repair was interrupted: it is made anew, but not yet filled."""
+    """Return this damage if the repair of a history was interrupted: the table is made anew, but not yet filled."""
     folder, table = tables.folder(name), tables.opened(name)
     if (
         folder is None
@@ -307,7 +302,7 @@ def _interrupted(tables: Store, name: str) -> list[Damage]:
         or (table is not None and table.transaction_version(app_id(name)) is not None)
     ):
         return []
-    return [Damage(place, _INTERRUPTED) for place in folder.places_aside()[-1:]]
+    return [_INTERRUPTED] if folder.is_aside else []
 
 
 def _changes(tables: Store, history: str) -> list[Entry]:

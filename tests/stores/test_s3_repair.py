@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
+from deltalake import DeltaTable
 
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
@@ -17,11 +19,15 @@ from testkit.stored_job import StoredJob
 pytestmark = pytest.mark.nightly
 
 
-def lose_object(table: str, folder: str, ending: str) -> None:
-    """Delete the last object in a folder of the table."""
+def lose_file(table: str) -> None:
+    (path, *_) = pa.table(DeltaTable(table).get_add_actions())["path"].to_pylist()
+    file_system(table).delete_file(path)
+
+
+def lose_an_entry(table: str) -> None:
     files = file_system(table)
-    found = files.get_file_info(pafs.FileSelector(folder, recursive=True))
-    files.delete_file(max(each.path for each in found if each.path.endswith(ending)))
+    found = files.get_file_info(pafs.FileSelector("_delta_log"))
+    files.delete_file(max(each.path for each in found if each.path.endswith("0.json")))
 
 
 def repair(job: StoredJob, *more: str) -> tuple[int, str]:
@@ -36,9 +42,9 @@ def test_lost_objects(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload
     job.once()
     assert repair(job) == (0, "Reading every file of 21 tables\nNothing is damaged\n")
 
-    lose_object(f"{job.tables}/committed_offsets", "", ".parquet")
-    lose_object(f"{job.tables}/groups", "_delta_log", "0.json")
-    lose_object(f"{job.tables}/offset_commits", "", ".parquet")
+    lose_file(f"{job.tables}/committed_offsets")
+    lose_an_entry(f"{job.tables}/groups")
+    lose_file(f"{job.tables}/offset_commits")
     code, said = repair(job)
     assert code == 1, said
     assert all(name in said for name in ("committed_offsets", "groups", "offset_commits")), said
@@ -48,7 +54,7 @@ def test_lost_objects(s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload
     job.once()
     job.verify()
 
-    lose_object(f"{job.tables}/group_cells", "", ".parquet")
+    lose_file(f"{job.tables}/group_cells")
     workload.more()
     assert "The table group_cells is made anew" in job.once()
     job.verify()

@@ -92,34 +92,32 @@ class PathFolder(TableFolder):
             self._files.delete_dir(self._name)
         return self._aside
 
-    def places_aside(self) -> list[str]:
-        """Return where files of this table were moved to, oldest first."""
-        selector = pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True)
-        places = {"/".join(each.path.split("/")[:2]) for each in self._files.get_file_info(selector) if each.is_file}
-        return sorted(place for place in places if place.startswith(f"{ASIDE}/{self._name}-"))
+    @property
+    def is_aside(self) -> bool:
+        """Whether files of this table were moved away."""
+        return bool(self._files_aside())
 
-    def salvaged(self, schema: TableSchema, place: str) -> Iterator[pa.Table]:
+    def _files_aside(self) -> list[str]:
+        selector = pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True)
+        found = [each.path for each in self._files.get_file_info(selector) if each.is_file]
+        return [path for path in found if path.startswith(f"{ASIDE}/{self._name}-")]
+
+    def salvaged(self, schema: TableSchema) -> Iterator[pa.Table]:
         """Return each row once; rows that retention or compaction removed recently may be among them."""
-        found = self._files.get_file_info(pafs.FileSelector(place, recursive=True))
-        files = [
-            each.path
-            for each in found
-            if each.is_file and each.path.endswith(".parquet") and "/_delta_log/" not in each.path
-        ]
-        files = [file for file in files if self._unreadable(file) is None]
+        data = [path for path in self._files_aside() if path.endswith(".parquet") and "/_delta_log/" not in path]
+        files = [path for path in data if self._unreadable(path) is None]
         # The rows are copied first: delta-rs cannot write rows that a store of its own still has to read.
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _copied
         with pa.ipc.new_stream(copy, schema.arrow) as target:
-            for part in self._distinct(files, schema, place) if files else ():
+            for part in self._distinct(files, schema) if files else ():
                 target.write_table(part)
         copy.seek(0)
         return _copied(copy)
 
-    def _distinct(self, files: list[str], schema: TableSchema, place: str) -> Iterator[pa.Table]:
+    def _distinct(self, files: list[str], schema: TableSchema) -> Iterator[pa.Table]:
+        # The folder of a file names its day.
         day = pads.partitioning(pa.schema([(HISTORY_DAY, pa.date32())]), flavor="hive")
-        rows = pads.dataset(
-            files, schema.arrow, format="parquet", filesystem=self._files, partitioning=day, partition_base_dir=place
-        )
+        rows = pads.dataset(files, schema.arrow, format="parquet", filesystem=self._files, partitioning=day)
         key = ", ".join(f'"{name}"' for name in schema.row_key)
         with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
             connection.register("salvaged", rows)
