@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
+from offsetstream.tables.damage import damage_in
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import is_one_of, open_connection
 from offsetstream.tables.optional_tables import OPTIONAL_TABLES
@@ -255,4 +256,4 @@ def _told(what: str) -> Iterator[None]:
     except (duckdb.Error, OSError) as error:
         if is_interrupt(error):
             raise
-        raise TablesError(f"cannot {what}: {first_line(error)}") from error
+        raise damage_in(error) or TablesError(f"cannot {what}: {first_line(error)}") from error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import offsetstream
 from offsetstream.errors import TablesError
@@ -35,6 +35,11 @@ def parquet_of(tables: Path) -> Path:
     return file
 
 
+def parquet_of_log(tables: Path) -> str:
+    (path,) = pa.table(DeltaTable(tables / "offset_commits").get_add_actions())["path"].to_pylist()
+    return str(path)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_file_that_cannot_be_read(run: Run, tables: Path, command: tuple[str, ...], is_there: bool) -> None:
@@ -45,12 +50,13 @@ def test_a_file_that_cannot_be_read(run: Run, tables: Path, command: tuple[str, 
     done = run(*command, tables=tables)
     assert (done.exit_code, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: cannot read the table offset_commits: ")
+    assert line.startswith(f"Error: the table {tables}/offset_commits is damaged: {parquet_of_log(tables)} ")
+    assert line.endswith(f". See what is lost with 'offsetstream repair --tables {tables}'")
 
 
 def test_python_raises_the_same_error(tables: Path) -> None:
     parquet_of(tables).unlink()
-    with pytest.raises(TablesError, match="cannot read the table offset_commits"):
+    with pytest.raises(TablesError, match=r"/offset_commits is damaged: .* is missing"):
         offsetstream.open_tables(str(tables)).view("group_status")
 
 

@@ -53,7 +53,9 @@ QUESTIONS: dict[str, list[Options]] = {
     "sql": [(f"FROM {view}",) for view in OF_THE_CLOCK],
 }
 NOT_ASKED = {
-    **dict.fromkeys(("run", "stop", "reload", "maintain", "demo"), "work on tables, and say nothing about groups"),
+    **dict.fromkeys(
+        ("run", "stop", "reload", "repair", "maintain", "demo"), "work on tables, and say nothing about groups"
+    ),
     **dict.fromkeys(("views create", "views script", "views serve"), "hand over the views, which sql asks here"),
     "verify": "compares with the live cluster, and waits for a job that is behind: tests/kafka",
     "topics describe": "asks the live cluster: tests/kafka/test_topics_describe.py",
