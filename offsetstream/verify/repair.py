@@ -138,6 +138,9 @@ class Repair:
         self._batch = BatchId(last_checkpoint_id(self._tables), -1)
         if self._cluster is None:
             return []
+        if OFFSETS_PARTITIONS in self._damage:  # it says up to where each log is applied
+            self._say(f"Start the job once, then repair again: it gets back what {' and '.join(self._records)} lost")
+            return []
         for name, rows in self._get_back(self._cluster).items():
             self._say(f"{name}: {rows:,} rows are back from the topic")
         if LEDGER in self._damage:
@@ -167,9 +170,7 @@ class Repair:
             if folder.mend():
                 self._say(f"{name}: the readable rows are kept")
                 return
-            self._say(
-                f"{name}: Delta's log is lost; the files are moved to {folder.set_aside()}, and their rows are read"
-            )
+            self._say(f"{name}: Delta's log is lost; the files are moved to {folder.set_aside()} and read there")
         self._create([name])
         self._fill(name, folder.salvaged(load_schema(name)) if is_history(name) else iter(()))
 
@@ -270,11 +271,7 @@ class Repair:
         """Mark the history of these partitions as not complete. The next job loads them again."""
         update_rows(
             self._tables.open(OFFSETS_PARTITIONS),
-            lambda row: (
-                {"history_complete_from": None}
-                if partitions is None or row["offsets_partition"] in partitions
-                else None
-            ),
+            lambda row: {"history_complete_from": None} if row["offsets_partition"] in partitions else None,
         )
 
     @again_on_conflict
@@ -296,11 +293,8 @@ def damaged_records(damage: Collection[str]) -> list[str]:
 def _interrupted(tables: Store, name: str) -> list[Damage]:
     """Return this damage if the repair of a history was interrupted: the table is made anew, but not yet filled."""
     folder, table = tables.folder(name), tables.opened(name)
-    if (
-        folder is None
-        or name in MADE_ANEW
-        or (table is not None and table.transaction_version(app_id(name)) is not None)
-    ):
+    is_filled = table is not None and table.transaction_version(app_id(name)) is not None
+    if folder is None or name in MADE_ANEW or is_filled:
         return []
     return [_INTERRUPTED] if folder.is_aside else []
 

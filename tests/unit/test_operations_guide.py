@@ -25,6 +25,7 @@ RUNBOOKS = [  # alerts link to these
     "An offsets partition is blocked",
     "Records cannot be decoded",
     "The job does not become ready",
+    "A table is damaged",
     "The tables grow",
 ]
 PARTS = ("**You see.**", "**Check**", "**It is over when**")
