@@ -44,6 +44,7 @@ SAYS = {
     "offsetstream partitions --blocked": "0 of 50 partitions blocked",
     "offsetstream sql": "",
     "offsetstream reload": "Reloaded",
+    "offsetstream repair": "Nothing is damaged",
     "offsetstream maintain": "offset_commits",
     "offsetstream verify": "0 unexplained differences",
     "cp -a": "",
