@@ -20,10 +20,16 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.rows import Column
-from offsetstream.errors import TablesError, UsageError
+from offsetstream.cluster.client import Cluster
+from offsetstream.errors import UsageError
+from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.tables.create import create_again, require_cluster
+from offsetstream.tables.damage import Damage
+from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.store import Store
+from offsetstream.verify.repair import Repair, damaged_records, find_damage, remedy
 
 _COLUMNS = (
     Column("table", "TABLE"),
@@ -78,8 +84,6 @@ def repair(
             "TABLE or RESTORE TABLE on Databricks"
         )
     if not execute:
-        from offsetstream.verify.repair import find_damage  # noqa: PLC0415 - slow: Arrow
-
         damage = find_damage(store, print_line)
         if damage or not output.is_text:
             output.table(_COLUMNS, _rows(damage))
@@ -89,9 +93,7 @@ def repair(
     _repair(store, bootstrap_server, properties, force=force)
 
 
-def _rows(damage: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    from offsetstream.verify.repair import remedy  # noqa: PLC0415 - slow: Arrow
-
+def _rows(damage: Mapping[str, list[Damage]]) -> list[dict[str, Any]]:
     return [
         {"table": name, "file": each.file, "damage": str(each), "rows": each.rows, "remedy": remedy(name)}
         for name, found in damage.items()
@@ -100,12 +102,6 @@ def _rows(damage: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def _repair(store: Store, bootstrap_server: str | None, properties: dict[str, str], *, force: bool) -> None:
-    from offsetstream.cluster.client import Cluster  # noqa: PLC0415 - slow
-    from offsetstream.stream.lifecycle.heartbeat import Heartbeat  # noqa: PLC0415 - slow: Arrow
-    from offsetstream.tables.create import create_again, require_cluster  # noqa: PLC0415 - slow: Arrow
-    from offsetstream.tables.lease_wait import take_lease  # noqa: PLC0415 - slow: Arrow
-    from offsetstream.verify.repair import Repair, damaged_records, find_damage  # noqa: PLC0415 - slow: Arrow
-
     create = partial(create_again, store)
     folder = store.folder(JOB_LEASE)
     if folder is not None and folder.damage():
@@ -113,8 +109,7 @@ def _repair(store: Store, bootstrap_server: str | None, properties: dict[str, st
         create([JOB_LEASE])
     lease = take_lease(store, print_line, threading.Event(), force=force)
     assert lease is not None  # noqa: S101 - nobody stops the wait
-    ended = threading.Event()
-    with Heartbeat(lease, lambda _: ended.set(), lambda: None):
+    with Heartbeat(lease, lambda _: None, lambda: None):  # a lease that is lost ends the context with its error
         damage = find_damage(store, print_line)
         if not damage:
             print_line("Nothing is damaged")
@@ -129,8 +124,6 @@ def _repair(store: Store, bootstrap_server: str | None, properties: dict[str, st
             cluster = Cluster(bootstrap_server, properties)
             require_cluster(store, cluster.cluster_id())
         losses = Repair(store, damage, cluster, properties, create, print_line).run()
-        if ended.is_set():
-            raise TablesError("another job has taken over the lease of these tables: start the repair again")
     for loss in losses:
         print_line(f"Offsets partition {loss.log[0]}: {loss}")
     print_line("Repaired. Start the job: it fills what is missing")

@@ -142,8 +142,8 @@ class Job:
     def _run_on(
         self, tables: Store, session: AbstractContextManager[SparkSession], topic: OffsetsTopic, cluster_id: str
     ) -> None:
-        # A job that gets no lease must not create a table that the running job has lost: neither would notice.
         self._create = partial(create_tables, tables, cluster_id, topic.coordinator)
+        # A job that gets no lease must not create a table that the running job has lost: neither would notice.
         self._repairing(tables, partial(self._create, [JOB_LEASE]))
         take = partial(take_lease, tables, self._progress.say, self._signals.stop, force=self._settings.force)
         lease = self._repairing(tables, take)

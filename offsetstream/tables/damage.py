@@ -65,10 +65,10 @@ class TableFolder(ABC):
     """The files of one table, for repair. Nothing is deleted: damaged files move to a folder beside the tables."""
 
     @abstractmethod
-    def damage(self, *, whole: bool = True) -> list[Damage]:
-        """Return what is damaged, first in Delta's log. Without `whole`, only the sizes of data files are checked.
+    def damage(self) -> list[Damage]:
+        """Return what is damaged: every page of every data file is read.
 
-        If the log is damaged, the data files are not checked: it has their names.
+        If Delta's log is damaged, the data files are not read: it has their names.
         """
 
     @abstractmethod

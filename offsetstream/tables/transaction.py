@@ -52,8 +52,15 @@ def last_checkpoint_id(tables: Store, names: Iterable[str] | None = None) -> int
 
     The lease has it too, but may be lost.
     """
-    versions = (tables.open(name).transaction_version(app_id(name)) for name in names or all_schemas())
-    return max((version >> 32 for version in versions if version is not None), default=0)
+    return max((version >> 32 for version in batch_versions(tables, names).values() if version is not None), default=0)
+
+
+def batch_versions(tables: Store, names: Iterable[str] | None = None) -> dict[str, int | None]:
+    """Return the version of the last batch of each table (or of `names`); None if no job has written it."""
+    return {
+        name: tables.open(name).transaction_version(app_id(name))
+        for name in (all_schemas() if names is None else names)
+    }
 
 
 def is_made(table: Snapshot, transaction: Transaction) -> bool:

@@ -39,11 +39,21 @@ def _differences(tables: Store, checksums: bool) -> Iterator[Difference]:
     # Read the ledger first: rows appended meanwhile are above what it counted.
     ledger = tables.open(LEDGER)
     for history in RECORD_TABLES:
-        said = by_day(read_entries(ledger, history, _holds(tables, history)))
-        there = by_day(count_rows(ledger, tables, history)) if checksums else _row_counts(ledger, tables, history)
+        said, there = counts_by_day(ledger, tables, history, checksums=checksums)
         for log, day in sorted(said.keys() | there.keys()):
             if not _is_same(said.get((log, day)), there.get((log, day)), checksums):
                 yield from _of_batches(ledger, tables, history, log, day)
+
+
+def counts_by_day(
+    ledger: Snapshot, tables: Store, history: str, *, checksums: bool
+) -> tuple[dict[tuple[Log, str], Entry], dict[tuple[Log, str], Entry]]:
+    """Return what the ledger says of a history, and what is there, by log and day.
+
+    Without `checksums`, those of the rows are 0.
+    """
+    said = by_day(read_entries(ledger, history, _holds(tables, history)))
+    return said, by_day(count_rows(ledger, tables, history)) if checksums else _row_counts(ledger, tables, history)
 
 
 def _holds(tables: Store, history: str) -> str:

@@ -118,7 +118,7 @@ def reconcile(
     is_old = log.offsets < log.limits(applied)
     log, tail = log.where(is_old), log.where(~is_old)
     rows = rows.where(rows.offsets < rows.limits(applied))
-    ours, theirs = _joined(rows), _joined(log)
+    ours, theirs = _places(rows), _places(log)
     in_log, in_rows = np.isin(ours, theirs), np.isin(theirs, ours)
     is_passed = ~_is_last_of_cell(rows) | rows.tombstones | np.isin(rows.cells, tail.cells)
     is_passed |= rows.offsets < rows.limits(log_starts)
@@ -158,16 +158,20 @@ def _may_be_thinned(log: Records, rows: Records, below: dict[int, int]) -> Flags
     """
     is_there = log.offsets < log.limits(below)
     last = _last_of_cells(rows.where(rows.offsets < rows.limits(below)), log.where(is_there))
-    return is_there & (log.tombstones | ~np.isin(_joined(log), last))
+    return is_there & (log.tombstones | ~np.isin(_places(log), last))
 
 
 def _last_of_cells(*records: Records) -> Numbers:
     """Return the place of the last record of each cell."""
     together = Records(*map(np.concatenate, zip(*(vars(each).values() for each in records), strict=True)))
-    return _joined(together.where(_is_last_of_cell(together)))
+    return _places(together.where(_is_last_of_cell(together)))
 
 
-def _joined(records: Records) -> Numbers:
+def _places(records: Records) -> Numbers:
+    return joined(records.partitions, records.offsets)
+
+
+def joined(partitions: Numbers, offsets: Numbers) -> Numbers:
     """Return each place as one sortable number: 15 bits of partition, 48 bits of offset."""
-    joined: Numbers = (records.partitions << np.int64(48)) | records.offsets
-    return joined
+    places: Numbers = (partitions << np.int64(48)) | offsets
+    return places

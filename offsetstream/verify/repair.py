@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,9 +21,8 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_records import read_log
 from offsetstream.tables.arrow_rows import append_to, partition_numbers
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.damage import MADE_ANEW, Damage
-from offsetstream.tables.ledger import count_rows, read_entries, row_of
-from offsetstream.tables.ledger_days import valid_entries
+from offsetstream.tables.damage import MADE_ANEW, Damage, TableFolder
+from offsetstream.tables.ledger import row_of
 from offsetstream.tables.names import (
     CLUSTER,
     DECODED_LOGS,
@@ -42,10 +40,12 @@ from offsetstream.tables.schema import all_schemas, is_history, load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows, rows_per_partition, update_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
-from offsetstream.tables.tally import Entry, Log, by_day
+from offsetstream.tables.tally import Entry, Log
 from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, transaction_of
 from offsetstream.verify.doubled_rows import some_at_a_time
 from offsetstream.verify.filtered import filtered_records, filters_of
+from offsetstream.verify.ledger import counts_by_day
+from offsetstream.verify.reconcile import Numbers, joined
 from offsetstream.verify.topic import raw_records
 
 LOST = "history lost"  # an event of an offsets partition
@@ -57,7 +57,6 @@ _SOURCES = {
     JOB_LEASE: "made anew",
     LEDGER: "counted anew; earlier losses are then unknown",
 }
-_Offsets = npt.NDArray[np.int64]
 _Say = Callable[[str], None]
 
 
@@ -86,13 +85,18 @@ def find_damage(tables: Store, say: _Say) -> dict[str, list[Damage]]:
     say(f"Reading every file of {len(all_schemas())} tables")
     for name in all_schemas():
         folder = tables.folder(name)
-        if folder is not None and (damage := folder.damage() or _interrupted(tables, name)):
+        if folder is not None and (damage := folder.damage() or _interrupted(tables, name, folder)):
             found[name] = damage
-    if LEDGER not in found and tables.opened(LEDGER) is not None:
+    if LEDGER not in found and (ledger := tables.opened(LEDGER)) is not None:
         for name in RECORD_TABLES:
-            if name not in found and (lacks := -sum(each.rows for each in _changes(tables, name))) > 0:
+            if name not in found and tables.opened(name) is not None and (lacks := _lacks(ledger, tables, name)) > 0:
                 found[name] = [Damage("history_ledger", "counted more rows than there are", lacks)]
     return found
+
+
+def _lacks(ledger: Snapshot, tables: Store, history: str) -> int:
+    said, there = counts_by_day(ledger, tables, history, checksums=False)
+    return sum(each.rows for each in said.values()) - sum(each.rows for each in there.values())
 
 
 def remedy(name: str) -> str:
@@ -149,7 +153,8 @@ class Repair:
             losses = []
         else:
             losses = [loss for name in self._records for loss in self._losses(name)]
-            self._tell(losses)
+            if losses:
+                self._tell(losses)
         if RECORDS in self._records and (losses or LEDGER in self._damage):
             self._make_anew([*DECODED_TABLES, DECODED_LOGS])  # derived from the group records
         if LEDGER not in self._damage:
@@ -290,22 +295,16 @@ def damaged_records(damage: Collection[str]) -> list[str]:
     return [name for name in RECORD_TABLES if name in damage]
 
 
-def _interrupted(tables: Store, name: str) -> list[Damage]:
+def _interrupted(tables: Store, name: str, folder: TableFolder) -> list[Damage]:
     """Return this damage if the repair of a history was interrupted: the table is made anew, but not yet filled."""
-    folder, table = tables.folder(name), tables.opened(name)
+    table = tables.opened(name)
     is_filled = table is not None and table.transaction_version(app_id(name)) is not None
-    if folder is None or name in MADE_ANEW or is_filled:
-        return []
-    return [_INTERRUPTED] if folder.is_aside else []
+    return [_INTERRUPTED] if name not in MADE_ANEW and not is_filled and folder.is_aside else []
 
 
 def _changes(tables: Store, history: str) -> list[Entry]:
     """Return what must be added to the ledger of a history so that it counts the rows that there are."""
-    ledger, table = tables.open(LEDGER), tables.opened(history)
-    if table is None:
-        return []
-    said = by_day(read_entries(ledger, history, valid_entries(table)))
-    there = by_day(count_rows(ledger, tables, history))
+    said, there = counts_by_day(tables.open(LEDGER), tables, history, checksums=True)
     found = []
     for key in sorted(said.keys() | there.keys()):
         some = said.get(key) or there[key]
@@ -316,7 +315,7 @@ def _changes(tables: Store, history: str) -> list[Entry]:
     return found
 
 
-def _offsets(table: Snapshot, log_ids: Mapping[int, int]) -> _Offsets:
+def _offsets(table: Snapshot, log_ids: Mapping[int, int]) -> Numbers:
     """Return the places of the rows of these logs."""
     query = f"SELECT offsets_partition, log_id, record_offset FROM rows WHERE {in_partitions(list(log_ids))}"  # noqa: S608 - ours
     found = [np.zeros(0, np.int64)]
@@ -326,8 +325,5 @@ def _offsets(table: Snapshot, log_ids: Mapping[int, int]) -> _Offsets:
     return np.concatenate(found)
 
 
-def _places(rows: pa.Table) -> _Offsets:
-    """Return the place of each record as one number: 15 bits of partition, 48 bits of offset."""
-    partitions, offsets = (rows[name].to_numpy().astype(np.int64) for name in ("offsets_partition", "record_offset"))
-    places: _Offsets = (partitions << np.int64(48)) | offsets
-    return places
+def _places(rows: pa.Table) -> Numbers:
+    return joined(*(rows[name].to_numpy().astype(np.int64) for name in ("offsets_partition", "record_offset")))

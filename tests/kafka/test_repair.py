@@ -55,6 +55,10 @@ def folder_of(job: CheckedJob, name: str) -> Path:
     return Path(job.runner.tables.table(name))
 
 
+def rows_of(job: CheckedJob, name: str) -> list[dict[str, Any]]:
+    return read_rows(job.runner.tables.open(name))
+
+
 def is_damaged(job: CheckedJob, name: str) -> bool:
     return bool(job.runner.tables.folder(name).damage())
 
@@ -110,14 +114,14 @@ def test_the_job_makes_a_damaged_table_anew(job: CheckedJob, name: str, damaging
 def test_a_history_keeps_its_readable_rows_and_gets_the_others_back(
     job: CheckedJob, name: str, damaging: Damaging
 ) -> None:
-    rows = len(read_rows(job.runner.tables.open(name)))
+    rows = len(rows_of(job, name))
     damaged(job, name, damaging)
     said = repair(job, *server_of(job))
     assert name in said
     if name in RECORD_TABLES:
-        assert len(read_rows(job.runner.tables.open(name))) == rows
+        assert len(rows_of(job, name)) == rows
     assert job.run() == []
-    assert not [row for row in read_rows(job.runner.tables.open("partition_events")) if row["event"] == LOST]
+    assert not [row for row in rows_of(job, "partition_events") if row["event"] == LOST]
 
 
 def test_what_the_topic_no_longer_has_is_named(tmp_path: Path, spark: SparkSession) -> None:
@@ -146,10 +150,6 @@ def test_what_the_topic_no_longer_has_is_named(tmp_path: Path, spark: SparkSessi
         assert claim(job) > complete_from
         verified = within("verify", "--tables", job.runner.tables.root, *server_of(job), "--history")
         assert verified.returncode == 0, verified.stderr
-
-
-def rows_of(job: CheckedJob, name: str) -> list[dict[str, Any]]:
-    return read_rows(job.runner.tables.open(name))
 
 
 def claim(job: CheckedJob) -> Any:

@@ -166,7 +166,7 @@ class Attempt:
                 f"The history of {len(missing)} offsets partitions has gaps: they are loaded again, and it is complete "
                 "from now on"
             )
-            to_load = sorted({*to_load, *self._book.claims.missing})
+            to_load = sorted({*to_load, *missing})
         to_load = sorted({*to_load, *self._doubled()})
         try:
             checkpoint = self._start(to_load, readable, may_continue=may_continue)

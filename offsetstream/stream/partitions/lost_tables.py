@@ -20,10 +20,9 @@ from offsetstream.tables.names import (
     RECORD_TABLES,
     STATE_TABLES,
 )
-from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import clear_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id
+from offsetstream.tables.transaction import BatchId, batch_versions, last_checkpoint_id
 
 _LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}
 _DECODED = {*DECODED_TABLES, DECODED_LOGS}
@@ -36,7 +35,7 @@ def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     `history_complete_from` starts again. If `offsets_partitions` itself is missing, the other tables show the last log
     and load ids.
     """
-    versions = _versions(tables)
+    versions = batch_versions(tables)
     lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
     delete_entries(tables, lost & set(RECORD_TABLES))
     if not lost - _DECODED and not _has_decoded(book):
@@ -57,7 +56,7 @@ def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
 
 def is_ledger_lost(tables: Store) -> bool:
     """Return whether the other tables were written before, but the ledger of the history was not."""
-    versions = _versions(tables)
+    versions = batch_versions(tables)
     return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
 
 
@@ -70,10 +69,6 @@ def _empty_decoded(book: PartitionBook, tables: Store) -> None:
     for name in _DECODED:
         clear_rows(tables, name)
     book.note_decoded(dict.fromkeys(book.rows))
-
-
-def _versions(tables: Store) -> dict[str, int | None]:
-    return {name: tables.open(name).transaction_version(app_id(name)) for name in all_schemas()}
 
 
 def _recall(book: PartitionBook, tables: Store) -> None:

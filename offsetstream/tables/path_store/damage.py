@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
@@ -23,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.damage import Damage, TableFolder
+from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.path_store.errors import reason
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
@@ -30,19 +30,19 @@ from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 ASIDE = "_damaged"  # a folder beside the tables
 _ENTRY, _CHECKPOINT = re.compile(r"(\d{20})\.json"), re.compile(r"(\d{20})\.checkpoint\b.*")
 _HINT = "_last_checkpoint"  # names the last checkpoint, so that readers need not list the log
-_MEMORY = "400MB"
 _ROWS = 100_000
-
-
 _Action = Mapping[str, Any]  # what Delta's log says about a data file
 
 
 class _Log(NamedTuple):
-    """What is damaged in Delta's log. `is_lost`: without it, nobody knows which data files the table has."""
+    """What is damaged in Delta's log. `is_lost`: without it, nobody knows which data files the table has.
+
+    `table`: the table, if delta-rs can open it.
+    """
 
     damage: list[Damage]
     is_lost: bool
-    has_entries: bool
+    table: DeltaTable | None = None
 
 
 class PathFolder(TableFolder):
@@ -54,10 +54,10 @@ class PathFolder(TableFolder):
         self._where = f"{root}/{name}"
         self._aside = f"{ASIDE}/{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
-    def damage(self, *, whole: bool = True) -> list[Damage]:
-        """Return what is damaged, first in Delta's log."""
+    def damage(self) -> list[Damage]:
+        """Return what is damaged in Delta's log, or else in the data files."""
         log = self._log()
-        return log.damage or (self._damaged_files(whole=whole) if log.has_entries else [])
+        return log.damage or (self._damaged_files(log.table) if log.table is not None else [])
 
     def empty_entry(self) -> Damage | None:
         """Return the last entry of Delta's log if it is empty."""
@@ -76,11 +76,12 @@ class PathFolder(TableFolder):
             self._move_aside(each.file)
         if any("checkpoint" in each.file for each in log.damage):
             self._move_aside(f"_delta_log/{_HINT}")
-        if files := self._damaged_files(whole=True):
-            for each in files:
-                self._move_aside(each.file)
-            with self._translated_errors():
-                DeltaTable(self._where).repair()
+        with self._translated_errors():
+            table = DeltaTable(self._where)
+            if files := self._damaged_files(table):
+                for each in files:
+                    self._move_aside(each.file)
+                table.repair()
         return True
 
     def set_aside(self) -> str:
@@ -119,7 +120,7 @@ class PathFolder(TableFolder):
         day = pads.partitioning(pa.schema([(HISTORY_DAY, pa.date32())]), flavor="hive")
         rows = pads.dataset(files, schema.arrow, format="parquet", filesystem=self._files, partitioning=day)
         key = ", ".join(f'"{name}"' for name in schema.row_key)
-        with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+        with open_connection() as connection:
             connection.register("salvaged", rows)
             connection.execute("SET TimeZone = 'UTC'")
             reader = connection.sql(f"SELECT DISTINCT ON ({key}) * FROM salvaged").to_arrow_reader(_ROWS)  # noqa: S608 - ours
@@ -132,15 +133,14 @@ class PathFolder(TableFolder):
         Only a log that delta-rs cannot open is checked: it may have forms that this function does not know.
         """
         with suppress(DeltaError, OSError):
-            DeltaTable(self._where)
-            empty = self.empty_entry()
-            return _Log([empty] if empty else [], is_lost=False, has_entries=True)
+            table, empty = DeltaTable(self._where), self.empty_entry()
+            return _Log([empty] if empty else [], is_lost=False, table=table)
         names = [file.removeprefix("_delta_log/") for file in self._listed("_delta_log")]
         entries = {int(found[1]): name for name in names if (found := _ENTRY.fullmatch(name))}
         checkpoints = {int(found[1]): name for name in names if (found := _CHECKPOINT.fullmatch(name))}
         if not entries and not checkpoints:
             is_lost = any(file.endswith(".parquet") for file in self._listed(""))
-            return _Log([Damage("_delta_log", "is empty")] if is_lost else [], is_lost, has_entries=False)
+            return _Log([Damage("_delta_log", "is empty")] if is_lost else [], is_lost)
         damage, start = list[Damage](), 0
         for version in sorted(checkpoints, reverse=True):
             file = checkpoints[version]
@@ -162,7 +162,7 @@ class PathFolder(TableFolder):
         damage += [Damage(f"_delta_log/{version:020}.json", "is missing") for version in lost[:1]]
         damage += [Damage(f"_delta_log/{entries[version]}", what) for version, what in broken.items()]
         is_lost = bool(lost) or not broken.keys() <= {last} or (start == 0 and set(broken) == {0})
-        return _Log(damage, is_lost, has_entries=True)
+        return _Log(damage, is_lost)
 
     def _named_by_hint(self, names: list[str]) -> int | None:
         if _HINT not in names:
@@ -179,12 +179,10 @@ class PathFolder(TableFolder):
             is_whole = False
         return "is empty" if not lines else None if is_whole else "is not JSON"
 
-    def _damaged_files(self, *, whole: bool) -> list[Damage]:
-        with self._translated_errors():
-            delta = DeltaTable(self._where)
-            actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-        found = _damaged(actions, self._wrong_size, *([self._unreadable_by_arrow] if whole else []))
-        if whole and not found and _read_by_delta_rs(delta) is not None:  # it does not say in which file
+    def _damaged_files(self, table: DeltaTable) -> list[Damage]:
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        found = _damaged(actions, self._wrong_size, self._unreadable_by_arrow)
+        if not found and _read_by_delta_rs(table) is not None:  # it does not say in which file
             return _damaged(actions, self._unreadable_by_delta_rs)
         return found
 
