@@ -1,14 +1,20 @@
-"""Standard input, output and error when the caller closed them (`2>&-`), or when they write to a full disk."""
+"""The exit, and the standard descriptors: closed by the caller (`2>&-`), or open on a full disk."""
 
 from __future__ import annotations
 
+import atexit
 import errno
 import io
 import os
 import sys
+import threading
+from contextlib import suppress
 from typing import Any
 
+from offsetstream.settings.databricks import is_databricks
+
 _STDOUT, _STDERR = 1, 2
+_exit_codes: list[int] = []  # of the program, once it ends
 
 
 class _Lossy(io.FileIO):
@@ -39,6 +45,7 @@ def hold_standard_descriptors() -> None:
     if sys.stderr is sys.__stderr__:  # else somebody, such as a test, has replaced it
         raw = _Lossy(_STDERR, "w", closefd=False)
         sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+        atexit.register(_exit_despite_threads)  # before all others, so that it runs after them
 
 
 def flush_answers() -> OSError | None:
@@ -55,3 +62,29 @@ def flush_answers() -> OSError | None:
         os.close(null)
         return error
     return None
+
+
+def end_quietly(ended: SystemExit) -> None:
+    """Exit with this code whatever native libraries do at the end, and drop what they print to standard error.
+
+    Does nothing on Databricks, where the process continues, or if a test or another caller has replaced standard error.
+    """
+    if is_databricks() or getattr(sys.stderr, "fileno", None) is None or sys.__stderr__ is None:
+        return
+    with suppress(OSError, ValueError):
+        if sys.stderr.fileno() == _STDERR:
+            sys.stderr.flush()
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, _STDERR)
+            os.close(null)
+            _exit_codes.append(int(ended.code or 0))
+
+
+def _exit_despite_threads() -> None:
+    """Exit now if daemon threads still run.
+
+    When the interpreter ends, it unwinds the stacks of these threads. DuckDB and delta-rs do not allow that in their
+    functions: they abort the process.
+    """
+    if _exit_codes and threading.active_count() > 1:
+        os._exit(_exit_codes[-1])

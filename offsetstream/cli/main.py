@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.descriptors import flush_answers, hold_standard_descriptors
+from offsetstream.cli.descriptors import end_quietly, flush_answers, hold_standard_descriptors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
-from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, silence_stderr, unknown_error
+from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, unknown_error
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
 from offsetstream.settings.databricks import is_databricks
@@ -158,7 +158,7 @@ class LazyGroup(OneLineErrors, click.Group):
             if error is not None and error.errno != errno.EPIPE and not ended.code:
                 print_line(f"Error: {first_line(error)}")
                 ended.code = OffsetstreamError.exit_code
-            silence_stderr()
+            end_quietly(ended)
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.descriptors import end_quietly, hold_standard_descriptors
 from offsetstream.cli.main import SETTINGS, OneLineErrors, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
 from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
-from offsetstream.cli.unknown_errors import silence_stderr
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ class SubmittedCommand(OneLineErrors):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command. Raise SystemExit with the exit code if it fails."""
         with _returning():
+            hold_standard_descriptors()
             try:
                 return super().main(*args, **kwargs)
-            except SystemExit:
-                silence_stderr()
+            except SystemExit as ended:
+                end_quietly(ended)
                 raise
 
 

@@ -16,14 +16,12 @@ from pathlib import Path
 import click
 
 from offsetstream.errors import OffsetstreamError, is_interrupt
-from offsetstream.settings.databricks import is_databricks
 
 PREFIX = "offsetstream-error-"
 _MOST_FILES = 10  # a job that is started again and again must not fill the disk
 _MAX_LENGTH = 300  # characters of each quoted line
 _STACK = re.compile(r"\s*(?:at \S+\(|\.\.\. \d+ more|File \"|\^|~)|\s{4}|\s*$")  # of Java or Python, and its source
 _PLAN = re.compile(r"^(?:=== Streaming Query ===|== .*Plan ==|Driver stacktrace:|JVM stacktrace:)$", re.MULTILINE)
-_STDERR = 2
 
 
 def is_storage_error(error: Exception) -> bool:
@@ -59,21 +57,6 @@ def unknown_error(error: BaseException, folder: str | None = None) -> str:
     return f"Unknown error: {said}{'' if said.endswith('.') else '.'} " + (
         f"The complete error is in {file}" if file else "Its complete text cannot be written to any file"
     )
-
-
-def silence_stderr() -> None:
-    """Drop what native libraries print to standard error from now on, such as a page about leaked objects.
-
-    Does nothing on Databricks, where the process continues, or if a test or another caller has replaced standard error.
-    """
-    if is_databricks() or getattr(sys.stderr, "fileno", None) is None or sys.__stderr__ is None:
-        return
-    with suppress(OSError, ValueError):
-        if sys.stderr.fileno() == _STDERR:
-            sys.stderr.flush()
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, _STDERR)
-            os.close(null)
 
 
 def _ends(text: str) -> tuple[str, str]:

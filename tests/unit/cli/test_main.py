@@ -89,6 +89,28 @@ def test_python_dash_m_runs_the_command() -> None:
     assert printed("-V") == f"offsetstream {offsetstream.__version__}\n"
 
 
+@pytest.mark.parametrize(("arguments", "exit_code"), [(["-V"], 0), (["nonsense"], 2)])
+def test_a_thread_in_native_code_does_not_change_the_exit_code(arguments: list[str], exit_code: int) -> None:
+    """Such as the one that reads metrics of groups: a job that was stopped meanwhile was aborted (exit code 134)."""
+    code = """
+import sys, threading, duckdb
+from offsetstream.cli.main import main
+
+def work():
+    connection = duckdb.connect()
+    while True:
+        connection.sql("SELECT sum(i * i) FROM range(300000) numbers(i)").fetchall()
+        begun.set()
+
+begun = threading.Event()
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+main(sys.argv[1:])
+"""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False)
+    assert done.returncode == exit_code, done.stderr
+
+
 def refused_write() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/groups")
 
