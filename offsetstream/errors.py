@@ -45,6 +45,10 @@ class UnauthorisedError(ClusterError):
     """A broker refused the request: a permission or credential is missing."""
 
 
+class RefusedLoginError(UnauthorisedError):
+    """A broker refuses the login, or its certificate is not trusted. A changed file of the client may mend that."""
+
+
 class OtherClusterError(OffsetstreamError):
     """Another cluster answers at the same address."""
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.properties import ClientProperties, librdkafka_config
 from offsetstream.cluster.rights import Right, in_words
 from offsetstream.errors import (
     ClusterError,
     OffsetstreamError,
     OtherClusterError,
+    RefusedLoginError,
     UnauthorisedError,
     UnreachableError,
     UsageError,
@@ -77,8 +78,9 @@ _TEMPORARY = {
 class Connection:
     """confluent-kafka's Admin client with the user's client properties.
 
-    Raises UsageError for properties that do not work, UnauthorisedError if a right or the login is refused,
-    UnreachableError if no broker answers within 30 seconds, and ClusterError for everything else.
+    Raises UsageError for properties that do not work, UnauthorisedError if a right is refused, RefusedLoginError if the
+    login is, UnreachableError if no broker answers within 30 seconds, and ClusterError for everything else.
+    After a refused login, the next request reads the properties, key stores and trust stores again.
     After `is_stopped` returns True, it raises UnreachableError soon: it does not wait for a first answer, waits at most
     5 seconds for a later one, and does not retry with another broker.
     """
@@ -93,19 +95,32 @@ class Connection:
         self._is_stopped = is_stopped
         self._errors: deque[KafkaError] = deque(maxlen=100)  # since the last answer
         self._is_connected = False
+        self._is_refused = False
         self._cluster_id: str | None = None
         self._addresses: list[str] = []  # of the brokers in the latest metadata
+        self._properties = properties or {}
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make the client, with the key and trust stores as they are now."""
         self._settings = {
             "client.id": "offsetstream",
             "socket.connection.setup.timeout.ms": 10_000,
-            **librdkafka_config(properties or {}, bootstrap_server),
-            "bootstrap.servers": bootstrap_server,
+            **librdkafka_config(self._properties, self.bootstrap_server),
+            "bootstrap.servers": self.bootstrap_server,
             "error_cb": self._errors.append,
         }
         try:
             self._admin = AdminClient(self._settings, logger=QUIET)
         except KafkaException as error:
             raise UsageError(f"the client properties do not work: {error.args[0].str()}") from error
+
+    def _log_in_again(self) -> None:
+        """Use the properties of now."""
+        if isinstance(self._properties, ClientProperties):
+            self._properties = self._properties.read_again()
+        self._set_up()
+        self._is_refused = self._is_connected = False
 
     def lacks(self, rights: list[Right]) -> UnauthorisedError:
         """Return the error for a user who lacks these rights."""
@@ -136,6 +151,9 @@ class Connection:
             return request(TIMEOUT * _FIRST_SHARE)
         except KafkaException as error:
             if error.args[0].code() not in _SILENT or self._is_stopped():
+                raise
+            self._admin.poll(0)  # delivers the reason for the silence
+            if self._refusal() is not None:
                 raise
         self._renew()
         return request(TIMEOUT * (1 - _FIRST_SHARE))
@@ -212,6 +230,8 @@ class Connection:
     def _ask(self, subject: str, request: Callable[[], Answer], right: Right | None = None) -> Answer:
         """Connect and send a request. `subject` names it in errors, such as "the topics"."""
         try:
+            if self._is_refused:
+                self._log_in_again()
             self._connect()
             answer = request()
         except KafkaException as error:
@@ -243,7 +263,8 @@ class Connection:
             )
         if refusal is not None:
             reason = refusal.str().replace("ssl.ca.location", "ssl.truststore.*")  # the name in the user's file
-            return UnauthorisedError(
+            self._is_refused = True
+            return RefusedLoginError(
                 f"{self.bootstrap_server} refuses this login, or its certificate is not trusted: {reason}; "
                 "check the file that --command-config names"
             )

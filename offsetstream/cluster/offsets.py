@@ -35,10 +35,6 @@ _MIN_SECONDS = 1.0
 class GroupOffsets(Cluster):
     """A live cluster: fetch and commit the offsets of groups."""
 
-    def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
-        super().__init__(bootstrap_server, properties)
-        self._properties = dict(properties or {})
-
     def fetch(
         self,
         group_id: str,
@@ -88,7 +84,7 @@ class GroupOffsets(Cluster):
     @contextmanager
     def _java_admin(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
         try:
-            with java_admin(self.bootstrap_server, self._properties | LIMITED_RETRIES) as (jvm, client):
+            with java_admin(self.bootstrap_server, {**self._properties, **LIMITED_RETRIES}) as (jvm, client):
                 try:
                     yield jvm, client
                 except Py4JJavaError as error:

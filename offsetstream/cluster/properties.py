@@ -78,12 +78,28 @@ _NOT_FOR_SPARK = {
 _BINARY_BYTES = set(range(0x20)) - set(b"\t\n\f\r")
 
 
-def read_properties(path: str | None, given: Mapping[str, str] | None = None) -> dict[str, str]:
+class ClientProperties(dict[str, str]):
+    """Client properties that know where they come from: passwords change while a job runs.
+
+    `unread` has those that are not from the file `path`, with their variables.
+    """
+
+    def __init__(self, values: Mapping[str, str], path: str | None, unread: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self._path, self.unread = path, unread
+
+    def read_again(self) -> ClientProperties:
+        """Return the properties of now. Raises what `read_properties` raises."""
+        return read_properties(self._path, self.unread)
+
+
+def read_properties(path: str | None, given: Mapping[str, str] | None = None) -> ClientProperties:
     """Return the `given` properties and those of the file, which win, with variables replaced.
 
     Raises UsageError if the file or the value of a variable cannot be read.
     """
-    properties = dict(given or {})
+    unread = given.unread if isinstance(given, ClientProperties) else dict(given or {})
+    properties = dict(unread)
     try:
         if path is not None:
             properties |= javaproperties.load(BytesIO(_text_of(path)))
@@ -91,7 +107,7 @@ def read_properties(path: str | None, given: Mapping[str, str] | None = None) ->
         # The error of a broken escape has its text, which may be part of a password.
         reason = error.strerror if isinstance(error, OSError) else r"a \u escape without four hexadecimal digits"
         raise UsageError(f"cannot read the client properties {path}: {reason}") from error
-    return resolve_variables(properties)
+    return ClientProperties(resolve_variables(properties), path, unread)
 
 
 def _text_of(path: str) -> bytes:

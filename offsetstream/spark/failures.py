@@ -18,9 +18,9 @@ from offsetstream.errors import (
     EnvironmentNotReadyError,
     LostPartError,
     OffsetstreamError,
+    RefusedLoginError,
     SparkEndedError,
     TablesError,
-    UnauthorisedError,
     UnreachableError,
     UnreadableRecordError,
 )
@@ -78,7 +78,13 @@ LOST_PARTS = {
 }
 _VIOLATED_CONSTRAINT = re.compile(r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint (.+?) violated by row")
 _TIME_OVERFLOW = "java.lang.ArithmeticException: long overflow"  # from milliseconds to microseconds
-_LOGIN = ("SaslAuthenticationException", "SslAuthenticationException", "Failed to construct kafka consumer")
+_LOGIN = (
+    "SaslAuthenticationException",
+    RefusedLoginError.__name__,  # raised by our code within a batch
+    "SslAuthenticationException",
+    "Failed to construct kafka consumer",
+    "Failed to create new KafkaAdminClient",
+)
 _CRASH_REPORT = "hs_err_pid{}.log"  # in the current folder, where Java started
 _CRASH_LINES = (
     "SIG",
@@ -114,7 +120,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         _raise_if_lost(error)
         raise
     except (PySparkException, Py4JJavaError) as error:  # PySpark does not translate all failures
-        text = str(error)
+        text = _text_of(error)
         for name, advice in _RESOURCES.items():
             if name in text:
                 raise EnvironmentNotReadyError(advice) from error
@@ -131,12 +137,17 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
                 raise cluster.lacks([right]) from error
         if _is_login(text):
             cause = next(line for line in reversed(text.splitlines()) if "Caused by: " in line or _is_login(line))
-            raise UnauthorisedError(
+            raise RefusedLoginError(
                 f"Spark's Kafka client cannot log in at {cluster.bootstrap_server}, although librdkafka can: {cause}"
             ) from error
         if any(name in text for name in _UNREACHABLE):
             raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
         raise
+
+
+def _text_of(error: Exception) -> str:
+    """Return a failure's text. That of a query lacks the names of Java's classes; the stack of its cause has them."""
+    return "\n".join([str(error), getattr(getattr(error, "_cause", None), "_stackTrace", "")])
 
 
 def _raise_if_lost(error: BaseException | None) -> None:

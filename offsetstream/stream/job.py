@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
+from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
@@ -27,7 +28,7 @@ from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
-from offsetstream.stream.lifecycle.patience import Losses, Patience
+from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES, Losses, Patience
 from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.own_session import own_session
@@ -201,7 +202,7 @@ class Job:
 
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         """Make attempts until the work is done. After an outage, the next attempt starts at the tables' positions."""
-        may_continue, silent_since = True, None
+        may_continue, has_loaded, silent_since = True, False, None
         losses = Losses(self._signals.stop, self._progress.warn)
         while True:
             attempt = self._repairing(writer.tables, partial(Attempt, self._settings, writer, topic, controls))
@@ -214,7 +215,10 @@ class Job:
                 if self._signals.stop.is_set():
                     return
                 restore_folders(writer.spark)
-            except UnreachableError as error:
+            except (UnreachableError, *LOGIN_CHANGES) as error:
+                has_loaded, is_silent = has_loaded or attempt.has_loaded, isinstance(error, UnreachableError)
+                if not is_silent and not has_loaded:  # Spark's client has never logged in: no file has changed
+                    raise
                 self._metrics.job.answered(does_answer=False)
                 # If the cluster answers requests but returns no records, do not retry for ever.
                 ran_long = timedelta(seconds=time.monotonic() - started) > self._patience.limit
@@ -222,8 +226,9 @@ class Job:
                     silent_since = time.monotonic()
                 if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
                     raise
-                self._progress.warn(f"{error}; continuing when it answers")
-                self._patience.ask(partial(self._leaders.readable, topic.partitions))
+                what = "continuing when it answers" if is_silent else "reading the client properties again"
+                self._progress.warn(f"{error}; {what}")
+                self._patience.ask(partial(self._return, topic))
             except LeadersChangedError as error:
                 self._progress.warn(f"Restarting: {error}")
             except (PartitionsChangedError, NoOffsetsTopicError) as error:
@@ -243,6 +248,13 @@ class Job:
                 raise
             return False
         return True
+
+    def _return(self, topic: OffsetsTopic) -> None:
+        """Wait for leaders, and take the client properties of now. Raises UsageError if a file is not whole yet."""
+        self._leaders.readable(topic.partitions)
+        again = self._settings.read_again()
+        librdkafka_config(again.properties, again.bootstrap_server)
+        self._settings = again
 
     def _wait_for_topic(self) -> list[int]:
         while not self._signals.stop.is_set():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -167,6 +168,14 @@ class JobSettings(Settings):
         object.__setattr__(self, "tables", parse_tables(self.tables))
         object.__setattr__(self, "checkpoint", parse_checkpoint(self.checkpoint))
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
+
+    def read_again(self) -> Self:
+        """Return these settings with the client properties of now: passwords change while a job runs."""
+        from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
+
+        again = copy(self)
+        object.__setattr__(again, "properties", read_properties(self.command_config, self.properties))
+        return again
 
     @classmethod
     def load(cls, config: str | None = None, cluster: str | None = None, **given: Any) -> Self:

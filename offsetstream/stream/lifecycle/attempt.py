@@ -102,6 +102,7 @@ class Attempt:
         )
         self._upkeep = Upkeep(self._tables, controls.metrics.table if settings.metrics_port else None)
         self._sampler = self._new_sampler()
+        self.has_loaded = False
 
     def _new_sampler(self) -> Sampler:
         # A connection of its own, so that no batch waits for its requests.
@@ -170,6 +171,7 @@ class Attempt:
         to_load = sorted({*to_load, *self._doubled()})
         try:
             checkpoint = self._start(to_load, readable, may_continue=may_continue)
+            self.has_loaded = True
             self._stream(checkpoint, readable)
             self._sampler.end(with_a_round=self._settings.once and not self._controls.is_stopping())
         finally:

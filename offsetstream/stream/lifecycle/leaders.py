@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.errors import ClusterError, UnreachableError
+from offsetstream.errors import ClusterError, RefusedLoginError, UnreachableError
 
 ASK_SECONDS = 2.0
 ELECTION_SECONDS = 3.0
@@ -116,6 +116,8 @@ class Leadership:
         if self._clock() - self._asked_at >= ASK_SECONDS:
             try:
                 self._look()
+            except RefusedLoginError:
+                raise
             except ClusterError:
                 return  # the observer reports it
 

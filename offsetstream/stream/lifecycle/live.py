@@ -19,6 +19,7 @@ from offsetstream.stream.apply.batch import BatchWriter
 from offsetstream.stream.apply.load import Loader
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership
+from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES
 from offsetstream.stream.lifecycle.query_check import QueryCheck
 from offsetstream.stream.lifecycle.refusals import PlacementChangedError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
@@ -152,7 +153,7 @@ class LiveStream:
 
     def _end(self, query: StreamingQuery) -> None:
         self._ending.set()
-        with suppress(LeadersChangedError), self._turns:
+        with suppress(LeadersChangedError, *LOGIN_CHANGES), self._turns:
             _stop(query)
             return
         # The batch may wait for records that no broker returns. As after a crash, the next checkpoint finds what the

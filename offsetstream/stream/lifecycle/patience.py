@@ -1,4 +1,7 @@
-"""Retries while no broker answers, and after Spark lost a part: with growing pauses, a log line each, and a limit."""
+"""Retries while no broker answers or lets the job in, and after Spark lost a part.
+
+With growing pauses, a log line each, and a limit.
+"""
 
 from __future__ import annotations
 
@@ -19,33 +22,41 @@ from tenacity import (
     wait_exponential,
 )
 
-from offsetstream.errors import LostPartError, UnreachableError
+from offsetstream.errors import LostPartError, RefusedLoginError, UnreachableError, UsageError
 
 LONGEST_PAUSE = 30.0  # seconds
 # The job ends with its fifth loss of a part of Spark within ten minutes.
 MOST_LOSSES, LOSSES_WITHIN = 5, timedelta(minutes=10)
+# While someone changes a password or a certificate, a broker refuses the login, or a file does not fit the others.
+LOGIN_CHANGES = (RefusedLoginError, UsageError)
 Answer = TypeVar("Answer")
 
 
 class Patience:
-    """Repeats a request while no broker answers, for at most `limit`, or until `stop` is set."""
+    """Repeats a request while no broker answers, for at most `limit`, or until `stop` is set.
+
+    Once it got an answer, it also repeats a request with LOGIN_CHANGES.
+    """
 
     def __init__(self, limit: timedelta, stop: threading.Event, warn: Callable[[str], None]) -> None:
         self.limit = limit
         self._warn = warn
         self._stop = stop
+        self._was_answered = False
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """Return the answer of `question`. Raise its last UnreachableError when the time is over."""
+        """Return the answer of `question`. Raise its last error when the time is over."""
         retrying = Retrying(
-            retry=retry_if_exception_type(UnreachableError),
+            retry=retry_if_exception_type((UnreachableError, *(LOGIN_CHANGES if self._was_answered else ()))),
             wait=wait_exponential(max=LONGEST_PAUSE),
             stop=stop_any(stop_after_delay(self.limit), stop_when_event_set(self._stop)),
             sleep=sleep_using_event(self._stop),
             before_sleep=self._log_retry,
             reraise=True,
         )
-        return retrying(question)
+        answer = retrying(question)
+        self._was_answered = True
+        return answer
 
     def _log_retry(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

@@ -20,7 +20,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.databricks import kafka_classes
 from offsetstream.cluster.properties import spark_properties
 from offsetstream.codec.wire import read_int16
-from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError, first_line
+from offsetstream.errors import ClusterError, RefusedLoginError, UnreachableError, first_line
 from offsetstream.spark.source import set_java_properties
 
 _CLIENT = b"offsetstream"
@@ -61,7 +61,7 @@ class Leaders:
 def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, str]) -> Iterator[BrokerChannel]:
     """Connect to a broker with the client properties, and log in. `jvm` must have Kafka's clients.
 
-    Raise UnreachableError after 30 seconds, UnauthorisedError if the broker refuses the login.
+    Raise UnreachableError after 30 seconds, RefusedLoginError if the broker refuses the login.
     """
     kafka, broker = kafka_classes(jvm), f"{address[0]}:{address[1]}"
     settings = jvm.java.util.HashMap()
@@ -76,7 +76,7 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
     except Py4JJavaError as error:
         if metrics is not None:
             metrics.close()
-        raise UnauthorisedError(f"cannot log in at {broker}: {first_line(error.java_exception)}") from error
+        raise RefusedLoginError(f"cannot log in at {broker}: {first_line(error.java_exception)}") from error
     channel = BrokerChannel(jvm, kafka.common.network, selector, broker)
     try:
         channel.connect(address)
@@ -148,7 +148,7 @@ class BrokerChannel:
         if state is not None:
             refusal = state.exception()
             if refusal is not None:
-                raise UnauthorisedError(f"{self._broker} refuses this login: {refusal.getMessage()}")
+                raise RefusedLoginError(f"{self._broker} refuses this login: {refusal.getMessage()}")
             raise self._unreachable("it closed the connection")
 
     def _deadline(self) -> float:

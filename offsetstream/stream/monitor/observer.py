@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.errors import ClusterError, UnreachableError
+from offsetstream.errors import ClusterError, RefusedLoginError, UnreachableError
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
@@ -81,6 +81,8 @@ class Observer:
         """Return the answer, None if there is none. Log once when the cluster stops and when it starts answering."""
         try:
             answer = question()
+        except RefusedLoginError:  # the next attempt reads the client's properties again
+            raise
         except ClusterError as error:
             self._metrics.answered(does_answer=False)
             if not self._is_silent:

@@ -46,6 +46,15 @@ SECRETS = (STORE_PASSWORD, KEY_PASSWORD, CLIENT_SECRET, STORAGE_SECRET, *map(pas
 _USERS = ("alice", "bob", "carol")
 
 
+@dataclass
+class Tokens:
+    """What the token endpoint answers: its status, and how long a token lives; and how many it has given."""
+
+    seconds: int = 600
+    status: int = 200
+    given: int = 0
+
+
 @dataclass(frozen=True)
 class Secured:
     """The broker. `files` has alice's client properties by login mechanism, `servers` the addresses."""
@@ -54,6 +63,7 @@ class Secured:
     folder: Path
     files: dict[str, Path]
     servers: dict[str, str]
+    tokens: Tokens
 
     def properties(self, login: str) -> dict[str, str]:
         """Return the contents of one of alice's files."""
@@ -66,6 +76,13 @@ class Secured:
     @cached_property
     def admin(self) -> AdminClient:
         return admin_client(self.kafka.bootstrap_server, self.kafka.librdkafka_properties("admin"))
+
+    def set_password(self, new: str) -> None:
+        """Set alice's password for SCRAM."""
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one mechanism per request
+            change = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), new.encode())
+            for changed in self.admin.alter_user_scram_credentials([change]).values():
+                changed.result(SECONDS)
 
     def commit(self, group_id: str, *topics: str) -> None:
         """Commit offset 5 in one partition of each topic."""
@@ -104,8 +121,10 @@ def secured_kafka(folder: Path) -> Iterator[Secured]:
     root = sign("offsetstream-tests", is_authority=True)
     between = sign("between", root, is_authority=True)
     broker, alice = sign("broker", root), sign("alice", between)
-    (folder / "root.pem").write_text(root.pem)
-    with _token_endpoint(folder, broker) as endpoint:
+    for file in ("root.pem", "clients.pem"):  # whom the clients trust, and whom the broker
+        (folder / file).write_text(root.pem)
+    tokens = Tokens()
+    with _token_endpoint(folder, broker, tokens) as endpoint:
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={(folder / 'jwks.json').as_uri()}"
         kafka = EmbeddedKafka(
             security="sasl_plaintext",
@@ -117,8 +136,8 @@ def secured_kafka(folder: Path) -> Iterator[Secured]:
         with kafka:
             servers = {name: kafka.address(name) for name in ("SASL", "UNSECURED", "MUTUAL")}
             files = dict(_client_files(folder, root, alice, endpoint))
-            secured = Secured(kafka, folder, files, {name: servers[_listener(name)] for name in files})
-            _make_scram_users(secured.admin)
+            secured = Secured(kafka, folder, files, {name: servers[_listener(name)] for name in files}, tokens)
+            secured.set_password(password("alice"))
             yield secured
 
 
@@ -134,7 +153,7 @@ def _broker_properties(folder: Path, broker: Signed) -> dict[str, str]:
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(folder / "broker.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(folder / "root.pem"),
+        "ssl.truststore.location": str(folder / "clients.pem"),
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
@@ -145,20 +164,12 @@ def _broker_properties(folder: Path, broker: Signed) -> dict[str, str]:
         "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": (
             f"{PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         ),
+        "listener.name.sasl.oauthbearer.connections.max.reauth.ms": "3600000",  # a connection ends with its token
         "sasl.oauthbearer.jwks.endpoint.url": (folder / "jwks.json").as_uri(),
         "sasl.oauthbearer.expected.audience": "kafka",
         "listener.name.unsecured.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.unsecured.oauthbearer.sasl.jaas.config": oauth,
     }
-
-
-def _make_scram_users(admin: AdminClient) -> None:
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one mechanism per request
-        upsertion = UserScramCredentialUpsertion(
-            "alice", ScramCredentialInfo(mechanism, 4096), password("alice").encode()
-        )
-        for change in admin.alter_user_scram_credentials([upsertion]).values():
-            change.result(SECONDS)
 
 
 def _client_files(folder: Path, root: Signed, alice: Signed, endpoint: str) -> Iterator[tuple[str, Path]]:
@@ -234,7 +245,7 @@ def acl(user: str, right: Right, permission: str = "ALLOW") -> AclBinding:
 
 
 @contextmanager
-def _token_endpoint(folder: Path, server: Signed) -> Iterator[str]:
+def _token_endpoint(folder: Path, server: Signed, tokens: Tokens) -> Iterator[str]:
     """A token endpoint with TLS that gives alice's client signed tokens; `jwks.json` has the key to check them."""
     key = generate_private_key(65537, 2048)
     numbers = key.public_key().public_numbers()
@@ -243,8 +254,8 @@ def _token_endpoint(folder: Path, server: Signed) -> Iterator[str]:
     expected = "Basic " + base64.b64encode(f"alice-id:{CLIENT_SECRET}".encode()).decode()
 
     def token() -> str:
-        now = int(time.time())
-        claims = {"sub": "alice", "aud": "kafka", "scope": "kafka", "iat": now, "exp": now + 600}
+        now, tokens.given = int(time.time()), tokens.given + 1
+        claims = {"sub": "alice", "aud": "kafka", "scope": "kafka", "iat": now, "exp": now + tokens.seconds}
         text = ".".join(_encode(json.dumps(part).encode()) for part in ({"alg": "RS256", "kid": "1"}, claims))
         return f"{text}.{_encode(key.sign(text.encode(), PKCS1v15(), hashes.SHA256()))}"
 
@@ -252,9 +263,10 @@ def _token_endpoint(folder: Path, server: Signed) -> Iterator[str]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             is_known = self.headers["Authorization"] == expected
-            answer = {"access_token": token(), "expires_in": 600, "token_type": "Bearer"} if is_known else {}
-            body = json.dumps(answer).encode()
-            self.send_response(200 if is_known else 401)
+            status = tokens.status if is_known else 401
+            answer = {"access_token": token(), "expires_in": tokens.seconds, "token_type": "Bearer"}
+            body = json.dumps(answer if status == 200 else {}).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

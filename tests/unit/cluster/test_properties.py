@@ -20,6 +20,9 @@ TOKENS = {
 }
 
 
+FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+
+
 def file(tmp_path: Path, text: str) -> str:
     path = tmp_path / "client.properties"
     path.write_text(text, "latin-1")
@@ -47,6 +50,19 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         "ssl.key.password": "grüß=",
         "empty": "",
     }
+
+
+def test_properties_can_be_read_again(tmp_path: Path) -> None:
+    """Those given beside the file keep their variables, and those that the file no longer has are gone."""
+    path, secret = file(tmp_path, "client.id=mine\nsecurity.protocol=SSL"), tmp_path / "secret.properties"
+    provider = {"config.providers": "file", "config.providers.file.class": FILE_PROVIDER}
+    secret.write_text("password=old")
+    first = read_properties(path, provider | {"ssl.key.password": f"${{file:{secret}:password}}"})
+    secret.write_text("password=new")
+    file(tmp_path, "security.protocol=SSL")
+    both = [{"security.protocol": "SSL", "ssl.key.password": each} for each in ("old", "new")]
+    assert first == both[0] | {"client.id": "mine"}
+    assert first.read_again() == read_properties(path, first) == both[1]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.errors import (
     EnvironmentNotReadyError,
     OffsetstreamError,
+    RefusedLoginError,
     SparkEndedError,
     TablesError,
     UnauthorisedError,
@@ -43,7 +44,7 @@ def failure(error: str) -> PySparkException:
         ("ClusterAuthorizationException", UnauthorisedError, "lacks DESCRIBE on the cluster"),
         (
             "SaslAuthenticationException",
-            UnauthorisedError,
+            RefusedLoginError,
             "Spark's Kafka client cannot log in at 127.0.0.1:1, although .*Sasl",
         ),
         ("TimeoutException", UnreachableError, "127.0.0.1:1 stopped answering"),
@@ -57,6 +58,14 @@ def test_a_failure_that_users_can_fix_is_one_line(
         raise failure(error)
     assert "\n" not in str(raised.value)
     assert "127.0.0.1:1" in str(raised.value)
+
+
+def test_a_refused_login_is_found_in_the_cause_of_a_query_that_has_only_its_message(cluster: Cluster) -> None:
+    error = PySparkException('{"status":"invalid_token"}')
+    name = "org.apache.kafka.common.errors.SaslAuthenticationException"
+    error._cause = SimpleNamespace(_stackTrace=f"{name}: …\n\tat …")  # type: ignore[attr-defined]  # as PySpark has it
+    with pytest.raises(RefusedLoginError, match=name), explain_failure(cluster):
+        raise error
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsetstream.errors import UnreachableError
+from offsetstream.errors import RefusedLoginError, UnreachableError
 from offsetstream.stream.lifecycle.leaders import (
     ASK_SECONDS,
     ELECTION_SECONDS,
@@ -24,6 +24,7 @@ class Cluster:
         self.now = 1000.0
         self.led_by: dict[int, int | None] = {0: 1, 1: 2, 2: 3}
         self.is_silent = False
+        self.refuses = False
         self.asked = 0
         cluster = SimpleNamespace(leaders=self._leaders, bootstrap_server="here")
         self.leaders = Leadership(cluster, self._wait, lambda: self.now)  # type: ignore[arg-type]
@@ -38,6 +39,8 @@ class Cluster:
         self.asked += 1
         if self.is_silent:
             raise UnreachableError("nobody answers")
+        if self.refuses:
+            raise RefusedLoginError("not you")
         return dict(self.led_by)
 
     def begin(self) -> list[int]:
@@ -161,3 +164,13 @@ def test_new_and_removed_partitions_are_no_change_of_leaders(cluster: Cluster) -
     for _ in range(20):
         cluster.now += 1
         cluster.leaders.check_lost()
+
+
+def test_a_refused_login_ends_the_query_and_silence_does_not() -> None:
+    cluster = Cluster()
+    cluster.begin()
+    cluster.is_silent, cluster.now = True, cluster.now + ASK_SECONDS
+    cluster.leaders.check()
+    cluster.is_silent, cluster.refuses, cluster.now = False, True, cluster.now + ASK_SECONDS
+    with pytest.raises(RefusedLoginError):
+        cluster.leaders.check()

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from offsetstream.errors import LostPartError, UnauthorisedError, UnreachableError
+from offsetstream.errors import LostPartError, RefusedLoginError, UnauthorisedError, UnreachableError, UsageError
 from offsetstream.stream.lifecycle import patience
 from offsetstream.stream.lifecycle.patience import LOSSES_WITHIN, MOST_LOSSES, Losses, Patience
 
@@ -46,6 +46,17 @@ def test_a_refusal_is_not_retried() -> None:
     asked = Patience(timedelta(seconds=60), threading.Event(), print)
     with pytest.raises(UnauthorisedError):
         asked.ask(question(UnauthorisedError("no"), 7))
+
+
+@pytest.mark.parametrize("change", [RefusedLoginError("a:1 refuses this login"), UsageError("cannot read the store")])
+def test_a_login_that_is_being_changed_is_retried_once_it_has_worked(change: Exception) -> None:
+    said: list[str] = []
+    asked = Patience(timedelta(seconds=60), threading.Event(), said.append)
+    with pytest.raises(type(change)):
+        asked.ask(question(change, 7))
+    assert (said, asked.ask(question(7))) == ([], 7)
+    assert asked.ask(question(change, SILENCE, 8)) == 8
+    assert said == [f"{change}; retrying in 0 s", f"{SILENCE}; retrying in 0 s"]
 
 
 def test_a_stop_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
