@@ -5,12 +5,25 @@ from collections.abc import Collection, Sequence
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether Ctrl-C caused the error. Within a query, DuckDB raises its own error for it."""
-    return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
+    return isinstance(error, KeyboardInterrupt) or text_of(error) == "Query interrupted"
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's text. Java's errors lose theirs when their JVM ends: the name of the type stands for it."""
+    try:
+        return str(error)
+    except Exception:  # of several types: py4j asks the JVM
+        return type(error).__name__
+
+
+def text_with_cause(error: BaseException) -> str:
+    """Return the texts of an error and of its cause."""
+    return "\n".join(text_of(each) for each in (error, error.__cause__) if each is not None)
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error from another library, without its causes."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (text_of(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def shortened(names: Sequence[str], most: int = 3) -> str:

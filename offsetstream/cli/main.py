@@ -13,7 +13,7 @@ from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
 from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, unknown_error
 from offsetstream.embedded.file_names import start_java_in_utf8
-from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt
+from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt, text_with_cause
 from offsetstream.settings.databricks import is_databricks
 from offsetstream.version import __version__
 
@@ -114,7 +114,7 @@ class OneLineErrors(click.Command):
 
 def _damage(error: Exception) -> OffsetstreamError | None:
     """Return an error that names the damaged file of a table, if that is why the command failed."""
-    if not any(mark in f"{error}{error.__cause__}" for mark in (".parquet", "_delta_log")):
+    if not any(mark in text_with_cause(error) for mark in (".parquet", "_delta_log")):
         return None
     from offsetstream.tables.damage import damage_in  # noqa: PLC0415 - rarely needed
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from offsetstream.errors import OffsetstreamError, is_interrupt
+from offsetstream.errors import OffsetstreamError, is_interrupt, text_of
 
 PREFIX = "offsetstream-error-"
 _MOST_FILES = 10  # a job that is started again and again must not fill the disk
@@ -49,7 +49,7 @@ def unknown_error(error: BaseException, folder: str | None = None) -> str:
     The file is in `folder` if that is a local folder, else in the folder of temporary files. The newest ten stay.
     """
     name = type(error).__name__
-    first, last = _ends(str(error))
+    first, last = _ends(text_of(error))
     said = name if not first else f"{name}: {first}"
     if last and last != first:
         said += f" ... {last}"

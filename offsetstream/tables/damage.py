@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetstream.errors import DamagedTableError, UsageError
+from offsetstream.errors import DamagedTableError, UsageError, text_with_cause
 from offsetstream.tables.names import (
     CLUSTER,
     DECODED_LOGS,
@@ -105,7 +105,7 @@ def damage_in(error: BaseException, store: Store | None = None) -> DamagedTableE
 
     if isinstance(error, DamagedTableError):
         return error
-    for root, name in _FILE.findall(f"{error}\n{error.__cause__ or ''}"):
+    for root, name in _FILE.findall(text_with_cause(error)):
         if name in all_schemas():
             with suppress(UsageError):
                 damaged = damaged_table(store or store_at(_place(root)), name)

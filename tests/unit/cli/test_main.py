@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import offsetstream
 from offsetstream.cli.main import SUBCOMMANDS, LazyGroup, main
-from offsetstream.errors import LeaseError, OffsetstreamError, UnreachableError, UsageError
+from offsetstream.errors import LeaseError, OffsetstreamError, UnauthorisedError, UnreachableError, UsageError
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import leaves, printed
 
@@ -75,6 +75,28 @@ def test_known_error_gives_one_line_and_its_exit_code(error: type[OffsetstreamEr
     result = CliRunner().invoke(broken, [])
     assert (result.exit_code, result.stderr) == (exit_code, "Error: what, where, what to do\n")
     assert result.stdout == ""
+
+
+class OfEndedJavaError(Exception):
+    """As py4j's errors: Java has the text, and has ended."""
+
+    def __str__(self) -> str:
+        raise ConnectionError("Gateway is not connected.")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "said"),
+    [
+        (UnauthorisedError("lacks DESCRIBE"), OfEndedJavaError(), "Error: lacks DESCRIBE\n"),
+        (OfEndedJavaError(), None, "Error: Unknown error: OfEndedJavaError"),
+    ],
+)
+def test_an_error_of_java_can_be_named_after_java_has_ended(error: Exception, cause: Exception, said: str) -> None:
+    @click.group(cls=LazyGroup, sections={}, invoke_without_command=True)
+    def broken() -> None:
+        raise error from cause
+
+    assert CliRunner().invoke(broken, []).stderr.startswith(said)
 
 
 def test_options_come_from_the_environment(tmp_path: Path) -> None:
