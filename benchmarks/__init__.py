@@ -1,1 +1,1 @@
-"""Benchmarks: what offsetstream costs, each next to a peer in the same run (`make bench`)."""
+"""Benchmarks of offsetstream; most compare it with a peer in the same run (`make bench`)."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME…] [--scale F] [--save]`: measure the rows of that name, or all, and print the table."""
+"""`python -m benchmarks [NAME…] [--scale F] [--save]`: measure the named rows, or all, and print the table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUITES = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"rows: {', '.join(GOALS)} [default: all]")
-    parser.add_argument("--scale", type=float, default=1.0, metavar="F", help="that share of all numbers of records")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="F", help="factor for all numbers of records [1]")
     parser.add_argument("--save", action="store_true", help="write docs/explanation/benchmarks.json and .md")
     options = parser.parse_args()
     if unknown := set(options.names) - GOALS.keys():
@@ -57,7 +57,7 @@ def main() -> int:
     for measured, is_whole in _measure(set(options.names) or set(GOALS), options.scale, console):
         results |= measured
         failed |= not is_whole
-        if options.save:  # what one suite took minutes for does not wait for the others
+        if options.save:  # after each suite, so that an interrupted run keeps its results
             save(_in_order(measured), describe_machine())
     print_table(_in_order(results), Console(width=None if sys.stdout.isatty() else 160))
     console.print(f"{len(results)} rows in {(time.monotonic() - started) / 60:.1f} minutes")

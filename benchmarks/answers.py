@@ -1,4 +1,4 @@
-"""How long a person waits for an answer over 100,000 committed offsets, by a command or by a view."""
+"""How long commands and views take to answer over 100,000 committed offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.results import Result, Samples, tell
+from benchmarks.results import Result, Samples, print_seconds
 from benchmarks.views import VIEWS, measured_views, write_commits
 from testkit.processes import OFFSETSTREAM
 from testkit.tables import new_tables
@@ -26,9 +26,9 @@ _CELLS, _ROUNDS = 100_000, 5
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Call each command several times, and compute each view, over the same tables."""
+    """Run each command and compute each view several times, over the same tables."""
     if "help" in wanted:
-        yield _row("help", ("--help",), "offsetstream", "Of the command that has all others")
+        yield _row("help", ("--help",), "offsetstream", "Of the top-level command")
     with tempfile.TemporaryDirectory() as folder:
         store, cells = new_tables(Path(folder)), round(_CELLS * scale)
         write_commits(Path(folder), cells)
@@ -38,15 +38,15 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         yield from measured_views(wanted, store)
 
 
-def _row(name: str, command: tuple[str, ...], shows: str, note: str) -> Result:
+def _row(name: str, command: tuple[str, ...], expected: str, note: str) -> Result:
     what = " ".join(command).partition(" --tables")[0]
-    seconds = [tell(what, _seconds(command, shows)) for _ in range(_ROUNDS)]
+    seconds = [print_seconds(what, _seconds(command, expected)) for _ in range(_ROUNDS)]
     return Result.of(name, Samples.of(what, "s", seconds), note)
 
 
-def _seconds(command: tuple[str, ...], shows: str) -> float:
+def _seconds(command: tuple[str, ...], expected: str) -> float:
     started = time.monotonic()
     done = subprocess.run([*OFFSETSTREAM, *command], check=True, capture_output=True, text=True)
-    if shows not in done.stdout:
-        raise RuntimeError(f"the command did not show {shows}: {done.stdout}")
+    if expected not in done.stdout:
+        raise RuntimeError(f"the command did not print {expected}: {done.stdout}")
     return time.monotonic() - started

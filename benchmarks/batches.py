@@ -1,7 +1,7 @@
-"""Batches of a running job: prepared tables, and the job that processes a log in batches of one size.
+"""Measures batches of a running job: it processes a log, in batches of one size, into prepared tables.
 
-The job always has more to do than one batch may take, so one batch starts when the previous one ends. The time from
-one end to the next is the complete cost of a batch, including Spark's own work.
+The log always has more records than one batch may take, so a batch starts as soon as the previous one ends. The time
+between two ends is the complete cost of a batch, including Spark's own work.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from benchmarks.results import Samples
 WARM_UP, BATCHES = 3, 12
 _COMMITS, REBALANCES = 10_000, 20
 STEADY = _COMMITS + REBALANCES  # records of a steady batch
-_STRIDE = 7919  # the commits of a batch are all over the table
+_STRIDE = 7919  # spreads the commits of a batch over the whole table
 _FEW = 10  # commits of a near-empty batch
 _BATCH_LINE = re.compile(r"Batch \d+: ([\d,]+) offset commits, ([\d,]+) group records.*, ([\d.]+) s")
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables with all cells of some groups, and their broker."""
+    """Tables with all cells of some groups, and the broker that they come from."""
 
     server: str
     folder: Path
@@ -38,7 +38,7 @@ class Tables:
 
 @contextmanager
 def tables_of(groups: Groups, brokers: int = 1) -> Iterator[Tables]:
-    """Start brokers, and have the job load all cells of the groups from them."""
+    """Start brokers, write all cells of the groups to them, and load these with the job."""
     with empty_broker(brokers=brokers) as kafka:
         write(kafka.bootstrap_server, groups.log(groups.cells))
         with loaded(kafka.bootstrap_server, groups.cells, groups.cells) as load:
@@ -46,58 +46,58 @@ def tables_of(groups: Groups, brokers: int = 1) -> Iterator[Tables]:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The seconds of batches from end to end, and as the job told them; when each ended; and the peak of its memory."""
+class Run:
+    """Batches: `seconds` from end to end, and as the job `logged` them; when each ended; the job's peak memory."""
 
     seconds: Samples
-    told: Samples
+    logged: Samples
     ends: tuple[float, ...]
     peak_bytes: int
 
     @classmethod
-    def of(cls, runs: Sequence[Ran]) -> Ran:
-        """Combine several runs of one way."""
-        seconds, told = (
+    def of(cls, runs: Sequence[Run]) -> Run:
+        """Combine several runs with the same options."""
+        seconds, logged = (
             Samples.of(each[0].what, "s", chain.from_iterable(one.values for one in each))
-            for each in ([run.seconds for run in runs], [run.told for run in runs])
+            for each in ([run.seconds for run in runs], [run.logged for run in runs])
         )
         ends = tuple(chain.from_iterable(run.ends for run in runs))
-        return cls(seconds, told, ends, max(run.peak_bytes for run in runs))
+        return cls(seconds, logged, ends, max(run.peak_bytes for run in runs))
 
 
 def steady_log(groups: Groups, measured: int = BATCHES) -> Records:
-    """Yield the records of steady batches: warm-up batches, `measured` ones, and a last one."""
+    """Yield the records of the warm-up batches, of `measured` batches, and of a last one."""
     for number in range(WARM_UP + measured + 1):
         yield from groups.members(number * REBALANCES, REBALANCES)
         yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
 
 
-def near_empty(tables: Tables, what: str, measured: int = BATCHES) -> Ran:
-    """Have the job take batches of a few commits, each in another offsets partition."""
+def near_empty(tables: Tables, what: str, measured: int = BATCHES) -> Run:
+    """Measure batches of a few commits, each in another offsets partition."""
     few = tables.groups.one_per_partition(_FEW)
     log = [record for _ in range(WARM_UP + measured + 1) for cell in few for record in tables.groups.commits(cell, 1)]
     return batches(tables, what, len(few), log)
 
 
-def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *options: str) -> Ran:
-    """Have the job take the log in batches of that size."""
+def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *options: str) -> Run:
+    """Write the log, and measure the job in batches of `size` records."""
     write(tables.server, log)
     with Job(tables.server, tables.folder, "--once", "--max-offsets-per-trigger", str(size), *options) as job:
         job.finish()
-    ends = told_by(job)
-    # The first ones find everything cold, and the last one what was left over.
+    ends = logged_batches(job)
+    # The first batches find everything cold. The last one has only the rest of the log.
     whole = [(after[0] - before[0], after[2], after[0]) for before, after in pairwise(ends) if after[1] >= 0.9 * size]
     warm = whole[WARM_UP:]
     if not warm:
         raise RuntimeError(f"the job had no batches of {size} records:\n" + "\n".join(line for _, line in job.lines))
-    seconds, by_itself, at = zip(*warm, strict=True)
-    return Ran(Samples.of(what, "s", seconds), Samples.of("told", "s", by_itself), at, job.peak_bytes)
+    seconds, logged, ended_at = zip(*warm, strict=True)
+    return Run(Samples.of(what, "s", seconds), Samples.of("logged", "s", logged), ended_at, job.peak_bytes)
 
 
-def told_by(job: Job) -> list[tuple[float, int, float]]:
-    """Return the number of records and the seconds of each batch that the job logged, by time."""
-    told = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
-    return [(at, _records(found), float(found.group(3))) for at, found in told if found is not None]
+def logged_batches(job: Job) -> list[tuple[float, int, float]]:
+    """Return the end, the number of records and the seconds of each batch that the job logged."""
+    lines = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
+    return [(at, _records(found), float(found.group(3))) for at, found in lines if found is not None]
 
 
 def _records(found: re.Match[str]) -> int:

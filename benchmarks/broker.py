@@ -16,18 +16,18 @@ from benchmarks.commit_log import CLIENT_TOPIC, TOPIC
 from offsetstream.embedded.kafka import EmbeddedKafka
 
 CLIENT_PARTITIONS, FIRST_GROUP = 20, "first"
-# The cleaner leaves a log's last segment alone, so that every measurement finds what was written.
+# The cleaner never compacts the last segment. With one large segment, every measurement finds all records.
 _ONE_SEGMENT = {"offsets.topic.segment.bytes": str(2**30)}
-_MEMORY = Path("/dev/shm")  # noqa: S108 - of Linux, and no name is foreseeable
+_MEMORY = Path("/dev/shm")  # noqa: S108 - the folders in it get random names
 _AS_IN_PRODUCTION = ("-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 
 
 @contextmanager
 def empty_broker(properties: Mapping[str, str] | None = None, brokers: int = 1) -> Iterator[EmbeddedKafka]:
-    """Start brokers whose offsets topic has one commit, and no compaction; `properties` are the server's."""
+    """Start brokers with these properties; their offsets topic has one commit and is never compacted."""
     server = {**_ONE_SEGMENT, **(properties or {})}
     kafka = EmbeddedKafka(brokers=brokers, properties=server, jvm_options=_AS_IN_PRODUCTION)
-    with _in_memory() if brokers > 1 else nullcontext():  # those that get many partitions, each file of which they sync
+    with _in_memory() if brokers > 1 else nullcontext():  # several brokers get many partitions, and sync each file
         kafka.start()
     with closing(kafka):
         _make_offsets_topic(kafka.bootstrap_server)
@@ -36,7 +36,7 @@ def empty_broker(properties: Mapping[str, str] | None = None, brokers: int = 1) 
 
 @contextmanager
 def _in_memory() -> Iterator[None]:
-    """Have temporary folders in memory meanwhile, where there is a file system for that."""
+    """Create temporary folders in memory, if the system has a file system for that."""
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     if _MEMORY.is_dir():
         tempfile.tempdir = os.environ["TMPDIR"] = str(_MEMORY)
@@ -49,7 +49,7 @@ def _in_memory() -> Iterator[None]:
 
 
 def _make_offsets_topic(bootstrap_server: str) -> None:
-    """Make the broker create the topic, as any first commit does."""
+    """Commit an offset: with the first commit, the broker creates the offsets topic."""
     topic = NewTopic(CLIENT_TOPIC, CLIENT_PARTITIONS, 1)
     admin = AdminClient({"bootstrap.servers": bootstrap_server})
     admin.create_topics([topic])[topic.topic].result(30)
@@ -61,9 +61,9 @@ def _make_offsets_topic(bootstrap_server: str) -> None:
 
 @contextmanager
 def segments_at_rest(kafka: EmbeddedKafka) -> Iterator[dict[int, Path]]:
-    """Kill the only broker, so that it checks its logs when it starts again at the end.
+    """Kill the only broker, yield the segment file of each offsets partition, and start the broker again.
 
-    Yield the segment file of each offsets partition; the caller may write to them.
+    The caller may write to the files: after a kill, a broker checks its logs.
     """
     kafka.stop_broker(1, kill=True)
     logs = kafka.folder.rglob(f"{TOPIC}-*")

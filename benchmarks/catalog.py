@@ -1,4 +1,4 @@
-"""The time of a batch on a catalog next to that on a folder: `python -m benchmarks.catalog`."""
+"""The time of a batch on tables of a catalog and on tables in a folder: `python -m benchmarks.catalog`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = {"near-empty (10 commits)": 10, "10,000 commits": 10_000}
 
 
 @click.command()
-@click.option("--batches", default=5, show_default=True, help="Of each size, after two that warm up.")
+@click.option("--batches", default=5, show_default=True, help="Measured batches of each size, after two to warm up.")
 def main(batches: int) -> None:
     """Print the median time of a batch, by store and size."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""How fast the codec decodes offset commits on one core, beside a plain `struct` loop over the same records.
+"""How fast the codec decodes offset commits on one core, compared with a plain `struct` loop over the same records.
 
-Versions 0-4 mixed, tombstones among them, 1 % of the records broken in several ways.
+The records mix versions 0 to 4. 1 % are tombstones, and 1 % are broken in several ways.
 """
 
 import random
@@ -50,7 +50,7 @@ def _break(rng: random.Random, key: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 
 def make_records(count: int, seed: int = 1) -> Records:
-    """Offset commits as a busy topic has them, 1 % tombstones and 1 % broken."""
+    """Return offset commits as in a busy topic: 1 % are tombstones, 1 % are broken."""
     rng = random.Random(seed)
     records: Records = []
     for _ in range(count):
@@ -68,7 +68,7 @@ _COLUMNS = 10
 
 
 def struct_loop(keys: list[bytes], values: list[bytes | None]) -> list[list[object]]:
-    """Decode the plain way: one record after the other into lists, one list a column."""
+    """Decode one record after the other, into a list for each column."""
     columns: list[list[object]] = [[] for _ in range(_COLUMNS)]
     appends = [column.append for column in columns]
     for key, value in zip(keys, values, strict=True):
@@ -126,14 +126,14 @@ def _value_row(value: bytes | None) -> tuple[object, ...]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Processor seconds of one run, which other work on the machine affects least."""
+    """Return the processor seconds of one run: other work on the machine affects these least."""
     started = time.process_time()
     run()
     return time.process_time() - started
 
 
-def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - as all suites have it
-    """Decode the same records both ways, alternating."""
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - the signature of all suites
+    """Decode the same records both ways, in turn."""
     records = make_records(round(_RECORDS * scale))
     keys, values = [key for key, _ in records], [value for _, value in records]
     key_column, value_column = pa.array(keys, pa.binary()), pa.array(values, pa.binary())

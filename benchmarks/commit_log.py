@@ -1,4 +1,4 @@
-"""Fills __consumer_offsets with what brokers of 4.1 and later write: commits, and now and then a group's members."""
+"""Fills __consumer_offsets as brokers of 4.1 and later do: with commits, and now and then a group record."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Records = Iterator[Record]
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of a log: each has committed offsets (cells) of so many partitions, the last one perhaps of fewer.
+    """The groups of a log. Each has `each` committed offsets (cells), the last one perhaps fewer.
 
-    `hot`: the one offsets partition that they are all in; without it each is where brokers put it.
+    `hot`: the one offsets partition that has all groups; without it, groups are spread as brokers spread them.
     """
 
     cells: int
@@ -54,37 +54,37 @@ class Groups:
         return -(-self.cells // self.each)
 
     def commits(self, first: int, count: int, stride: int = 1) -> Records:
-        """Yield commits number `first` and on, each of the cell `stride` cells after the one before."""
+        """Yield `count` commits from number `first` on; from one to the next, the cell advances by `stride`."""
         now, homes, keys = int(time.time() * 1000), self._homes, self._keys
         for number in range(first, first + count):
             cell = number * stride % self.cells
             yield homes[cell // self.each], keys[cell], _value(number, now)
 
     def members(self, first: int, count: int) -> Records:
-        """Yield group records number `first` and on: after a rebalance, each with members that have partitions."""
+        """Yield `count` group records from number `first` on: each as after a rebalance, with assigned partitions."""
         for number in range(first, first + count):
             group = self.group(number % self.count)
             yield partition_for(group, OFFSETS_PARTITIONS), *group_record(group, generation=number)
 
     def log(self, commits: int, first: int = 0) -> Records:
-        """Yield commits number `first` and on in turn, and one group record for each 3,000 of them."""
+        """Yield `commits` commits from number `first` on, with one group record before each 3,000 of them."""
         for at in range(first, first + commits, _COMMITS_PER_GROUP_RECORD):
             yield from self.members(at // _COMMITS_PER_GROUP_RECORD, 1)
             yield from self.commits(at, min(_COMMITS_PER_GROUP_RECORD, first + commits - at))
 
     def one_per_partition(self, count: int) -> list[int]:
-        """Return up to so many cells, each in another offsets partition."""
+        """Return at most `count` cells, each in another offsets partition."""
         found = {home: number * self.each for number, home in enumerate(self._homes)}
         return sorted(found.values())[:count]
 
 
 def records_in(commits: int) -> int:
-    """Return how many records `Groups.log` has."""
+    """Return how many records `Groups.log` yields for `commits`."""
     return commits + -(-commits // _COMMITS_PER_GROUP_RECORD)
 
 
 def write(bootstrap_server: str, records: Iterable[Record]) -> None:
-    """Write the records; brokers let only a client of this name do so."""
+    """Write the records, with the only client ID that brokers let write to the topic."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_server,
@@ -109,7 +109,7 @@ def write(bootstrap_server: str, records: Iterable[Record]) -> None:
 
 @cache
 def _names_in(partition: int, count: int) -> list[str]:
-    """Return names of groups that are all in one offsets partition."""
+    """Return names of groups that belong to one offsets partition."""
     names = list[str]()
     number = 0
     while len(names) < count:
@@ -129,7 +129,7 @@ def _value(number: int, time_ms: int) -> bytes:
 
 
 def group_record(group_id: str, generation: int, members: int = _MEMBERS) -> tuple[bytes, bytes]:
-    """Return key and value of a classic group after a rebalance; members share a hundred partitions, or ten each."""
+    """Return key and value of a classic group after a rebalance: a hundred partitions, or ten for each member."""
     of_group = [_member(f"consumer-{number}-of-{group_id}", number, generation, members) for number in range(members)]
     data = {
         "protocolType": "consumer",

@@ -1,9 +1,8 @@
-"""What a day of ten-second batches leaves in the tables' folders: files, bytes and log files of each, hour by hour.
+"""What a day of ten-second batches leaves in each table's folder: files, bytes and log files, hour by hour.
 
-The writes are the job's own (history, state, book, lease, upkeep), without Kafka. Time runs faster: what the tables
-keep for hours they keep here for as long as so many batches take. `python -m benchmarks.day` is the whole day, 8,640
-batches in an hour. `--scale 20` is a smaller one: 432 batches, everything that upkeep counts divided by 20, and so
-about a twentieth of the files and log files.
+It writes what the job writes (history, state, book, lease, upkeep), without Kafka. Time runs faster, so dead files and
+logs are kept for less time, but for as many batches as in a real day. `python -m benchmarks.day` runs the whole day:
+8,640 batches in an hour. `--scale 20` divides batches and upkeep's thresholds by 20, and so most numbers of files.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ BATCHES = 8640  # of the day that is simulated
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1, help="a day of so many times fewer batches")
-    parser.add_argument("--batch-seconds", type=float, default=0.4, help="what a batch of ten seconds takes here")
+    parser.add_argument("--scale", type=int, default=1, help="divide the number of batches by this")
+    parser.add_argument("--batch-seconds", type=float, default=0.4, help="time between batches, instead of 10 s")
     parser.add_argument("--cells", type=int, default=2000)
-    parser.add_argument("--commits", type=int, default=100, help="in a batch")
+    parser.add_argument("--commits", type=int, default=100, help="commits in a batch")
     arguments = parser.parse_args()
     upkeep.CLEAR_EVERY //= arguments.scale
     upkeep.CROWDED = {kind: max(8, files // arguments.scale) for kind, files in upkeep.CROWDED.items()}
@@ -36,10 +35,10 @@ def main() -> None:
         tables = PathStore(str(Path(folder) / "tables"))
         job = SimulatedJob(local_session("local[2]"), tables, arguments.cells, arguments.commits)
         hurry(tables, arguments.batch_seconds, arguments.scale)
-        _live_through(job, tables, BATCHES // arguments.scale, arguments.batch_seconds)
+        _run_day(job, tables, BATCHES // arguments.scale, arguments.batch_seconds)
 
 
-def _live_through(job: SimulatedJob, tables: PathStore, batches: int, batch_seconds: float) -> None:
+def _run_day(job: SimulatedJob, tables: PathStore, batches: int, batch_seconds: float) -> None:
     begun, worked = time.monotonic(), 0.0
     for number in range(batches):
         due = begun + number * batch_seconds

@@ -1,4 +1,4 @@
-"""Reads the whole topic in one Spark session with and without decoding, by turns, and prints the seconds as JSON."""
+"""Reads the whole topic in one Spark session, with and without decoding in turn, and prints the seconds as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(bootstrap_server: str, rounds: int) -> None:
         for name, way in ways.items():
             started = time.monotonic()
             way(source.read(spark, start, stable)).write.format("noop").mode("overwrite").save()
-            if number:  # the first time everything is cold
+            if number:  # in the first round everything is cold
                 times[name].append(time.monotonic() - started)
     print(json.dumps(times))
 

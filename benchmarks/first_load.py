@@ -1,7 +1,7 @@
-"""A topic of three million commits read in every way there is: by Spark, the job, dump, and Kafka's console consumer.
+"""Reads a topic of three million commits with Spark, the job, dump, and Kafka's console consumer.
 
-The job's time is from the start of its load until it says that all partitions are loaded; each of the others is a whole
-process, less the time that it takes for one record or none.
+The job's time is from the start of its load until it logs that all partitions are loaded. The time of dump and of the
+console consumer is that of the whole process, less the time of a process that reads one record or none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_HISTORY = ("--no-history",)
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Measure on one broker, by turns."""
+    """Measure all on one broker, in turn."""
     commits, groups = in_copies(_COMMITS * scale), Groups(round(_CELLS * scale))
     with empty_broker() as kafka, tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         server, folder = kafka.bootstrap_server, Path(name)
@@ -61,10 +61,10 @@ def _against_console(
         if "dump" in wanted:
             times["dump"].append(process_seconds(_dump(server), folder) - dump_start)
     console = Samples.of("console consumer", "s", times.pop("console"))
-    notes = {"dump": f"Taken off: {dump_start:.1f} s for a dump of no record"}
+    notes = {"dump": f"Subtracted from dump: {dump_start:.1f} s to read no record"}
     for name, seconds in times.items():
         if seconds:
-            started = f"taken off the console consumer: {console_start:.1f} s for one record"
+            started = f"subtracted from the console consumer: {console_start:.1f} s to read one record"
             note = ", ".join(filter(None, (notes.get(name), started)))
             yield Result.ratio(name, Samples.of("offsetstream", "s", seconds), console, note[0].upper() + note[1:])
 

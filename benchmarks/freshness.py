@@ -1,4 +1,4 @@
-"""How long a commit takes from the client to a reader of `committed_offsets`, while others commit too."""
+"""How long a commit takes from the client to a reader of `committed_offsets`, while other groups commit too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WARM_UP_SECONDS = 15.0
 
 
 def delays(bootstrap_server: str, table: Path, groups: Groups, commits_per_second: int, seconds: float) -> list[float]:
-    """Commit ten times per second for `seconds`. Returns the seconds until each commit, or a later one, was read."""
+    """Commit ten times per second for `seconds`. Return the seconds until each commit, or a later one, was read."""
     sent: dict[int, float] = {}
     with _noise(bootstrap_server, groups, commits_per_second):
         time.sleep(_WARM_UP_SECONDS)
@@ -77,7 +77,7 @@ def _committed(table: DeltaTable) -> dict[int, int]:
 
 @contextmanager
 def _noise(bootstrap_server: str, groups: Groups, commits_per_second: int) -> Iterator[None]:
-    """Have others commit, a second's worth every second."""
+    """Commit offsets of other groups once a second."""
 
     def commit(ended: threading.Event) -> None:
         for second in count():

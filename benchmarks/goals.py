@@ -1,4 +1,4 @@
-"""The rows of the table: what is measured, and how good it must be (two cores, broker on the same machine)."""
+"""The rows of the table: what is measured, and the goal (on two cores, with the broker on the same machine)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True)
 class Goal:
-    """A row; its figure is in `unit` and must not be above `limit`, or with `at_least` not below it."""
+    """A row. Its figure is in `unit` and must be at most `limit`, or with `at_least` at least that."""
 
     name: str
     work: str
@@ -19,25 +19,25 @@ class Goal:
     at_least: bool = False
 
     def is_met(self, figure: float) -> bool:
-        """Tell whether the figure reaches the goal."""
+        """Return whether the figure reaches the goal."""
         return figure >= self.limit if self.at_least else figure <= self.limit
 
     @property
     def text(self) -> str:
-        """The goal as the table has it."""
+        """The goal as the table shows it."""
         return f"{'≥' if self.at_least else '≤'} {self.limit:g} {self.unit}"
 
 
 _OWNED = "from query start until all partitions are OWNED"
 _CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
 _BATCH = "seconds of a batch, median"
-_ONE_BATCH = "seconds of the batch, the first of its process"
+_ONE_BATCH = "seconds of the first batch of a process"
 _MILLION = "one million groups with one committed offset each: "
 _COLD = "a command from a cold process, 100,000 committed offsets and 3 million commits: "
 _GOALS = (
     Goal(
         "codec",
-        "codec alone, one core, versions mixed, 1 % broken",
+        "codec alone, one core, mixed versions, 1 % broken records",
         "records/s against a plain struct loop",
         10,
         at_least=True,
@@ -50,11 +50,11 @@ _GOALS = (
     ),
     Goal("first-load", "first load, 3 million commits, 32,000 cells, history and state", f"{_OWNED}, {_CONSOLE}", 1.0),
     Goal("state-only", "first load, state only (--no-history)", f"{_OWNED}, {_CONSOLE}", 0.7),
-    Goal("dump", "dump --format kafka of the same topic", f"time {_CONSOLE}, both without their start", 1.0),
+    Goal("dump", "dump --format kafka of the same topic", f"time {_CONSOLE}, both without startup", 1.0),
     Goal(
         "gaps",
-        "first load of a compacted topic, 100 offsets per record left",
-        "time against a dense topic of as many records",
+        "first load of a compacted topic with one record per 100 offsets",
+        "time against a topic with as many records and no gaps",
         1.1,
     ),
     Goal("steady", "steady state, 10,000 commits a batch, all tables updated", _BATCH, 1.0, "s"),
@@ -62,26 +62,26 @@ _GOALS = (
     Goal(
         "freshness",
         "freshness, 2,000 commits a second, trigger 1 s",
-        "commit at the client until visible in committed_offsets to delta-rs, 99th percentile",
+        "from the client's commit until delta-rs reads it in committed_offsets, 99th percentile",
         3,
         "s",
     ),
     Goal(
         "steady-sampled",
-        "steady state beside the sampling of 20,000 partitions' ends",
-        "seconds of a batch against none sampled",
+        "steady state while the job samples the end offsets of 20,000 partitions",
+        "seconds of a batch against a job without sampler",
         1.5,
     ),
     Goal(
         "steady-metered",
-        "steady state with the metrics of 20,000 partitions' groups",
-        "seconds of a batch against none asked for",
+        "steady state with scraped metrics of groups that have 20,000 partitions",
+        "seconds of a batch against batches without scrapes",
         1.1,
     ),
     Goal(
         "growth",
         "growth: a steady batch with 1 million cells in the table",
-        "seconds of a batch against 32,000 cells",
+        "seconds of a batch against one with 32,000 cells",
         2.0,
     ),
     Goal(
@@ -96,20 +96,20 @@ _GOALS = (
     Goal(
         "executors",
         "first load of 5 million commits on two executors of one core (local-cluster)",
-        "times faster than on one",
+        "times faster than on one executor",
         1.6,
         at_least=True,
     ),
     Goal(
         "hot-partition",
         "first load of 10 million records in one offsets partition",
-        "time against the same spread over 50",
+        "time against the same records in 50 partitions",
         1.5,
     ),
     Goal(
         "start",
-        "a start on a topic with one record: from the command until the first batch is applied",
-        "time against a start with neither archives of classes nor Java settings of ours, as at first",
+        "start on a topic with one record: from the command until the first batch is applied",
+        "time against a start without our class archives and Java settings",
         0.6,
     ),
     Goal("rewrites", "a classic group of 1,000 members rewritten 50 times in a batch", _ONE_BATCH, 8, "s"),
@@ -128,9 +128,7 @@ _GOALS = (
     Goal("cold-status", f"{_COLD}groups status --group", "wall time", 1.0, "s"),
     Goal("cold-then", f"{_COLD}offsets list --group --at", "wall time", 1.0, "s"),
     Goal("cold-history", f"{_COLD}offsets history --group", "wall time", 1.0, "s"),
-    Goal(
-        "sampler", "where the logs of 20,000 partitions end, as sampled every ten seconds", "time of a round", 5.0, "s"
-    ),
-    Goal("sampler-2000", "where the logs of 2,000 partitions end", "time of a round", 1.0, "s"),
+    Goal("sampler", "sampler: end offsets of 20,000 partitions, every ten seconds", "time of a round", 5.0, "s"),
+    Goal("sampler-2000", "sampler: end offsets of 2,000 partitions", "time of a round", 1.0, "s"),
 )
 GOALS = {goal.name: goal for goal in _GOALS}

@@ -1,7 +1,7 @@
-"""Memory of `offsetstream run` under garbage: millions of undecodable records, and some of 10 MB.
+"""Memory of `offsetstream run` for undecodable records: millions of small ones, and some of 10 MB.
 
-Each kind comes twice: existing records when the job starts (a load), and records that come later (a batch of the
-stream). Run `python -m benchmarks.hostile --records 2000000 --large 60`.
+Each kind is measured twice: with records from before the start of the job (a load), and with later ones (a batch of
+the stream). Run `python -m benchmarks.hostile --records 2000000 --large 60`.
 """
 
 import argparse
@@ -28,9 +28,9 @@ Placed = Iterator[tuple[int, bytes | None, bytes | None]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=2_000_000, help="small ones, of 100 to 1,000 bytes")
-    parser.add_argument("--large", type=int, default=60, help="records of 10 MB")
-    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, as `run` takes it")
+    parser.add_argument("--records", type=int, default=2_000_000, help="number of records of 100 to 1,000 bytes")
+    parser.add_argument("--large", type=int, default=60, help="number of records of 10 MB")
+    parser.add_argument("--conf", action="append", default=[], help="a Spark setting for `run`")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     if arguments.records:
@@ -72,7 +72,7 @@ def _run_measured(command: list[str]) -> None:
             process.terminate()
             memory.stop()
     seconds, megabytes = time.monotonic() - started, memory.peak_bytes >> 20
-    print(f"  exit code {exit_code} after {seconds:.0f} s, at most {megabytes:,} MiB of all processes", flush=True)
+    print(f"  exit code {exit_code} after {seconds:.0f} s, peak memory of all processes {megabytes:,} MiB", flush=True)
 
 
 def _placed(records: Iterator[tuple[bytes, bytes | None]]) -> Placed:

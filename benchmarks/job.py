@@ -1,4 +1,4 @@
-"""The job as users run it, as a process, and its output with times."""
+"""Runs the job as a process, as users do, and keeps its output with the time of each line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOOK_SECONDS = 0.02
 
 
 class Job:
-    """`offsetstream run` with tables and checkpoints in `folder`. Use it with `with`, which kills a running job.
+    """`offsetstream run` with tables and checkpoints in `folder`. Use it in a `with`, which kills a running job.
 
-    `lines` has its output so far, each line with its time of arrival (seconds since 1970).
+    `lines` has the output so far: the time of each line (seconds since 1970) and its text.
     """
 
     def __init__(self, bootstrap_server: str, folder: Path, *options: str) -> None:
@@ -47,21 +47,21 @@ class Job:
 
     @property
     def peak_bytes(self) -> int:
-        """The greatest resident memory of the process and its children, so far."""
+        """The peak resident memory of the process and its children so far."""
         return self._memory.peak_bytes
 
     def finish(self) -> None:
-        """Wait until it ends by itself; RuntimeError with its output if it failed."""
+        """Wait until the job ends by itself. RuntimeError with its output if it failed."""
         if self._process.wait(_SECONDS) != 0:
             raise RuntimeError("the job failed:\n" + "\n".join(line for _, line in self.lines))
 
     def stop(self) -> None:
-        """Ask it to end between two batches, and wait for that."""
+        """Ask the job to end after its current batch, and wait for it."""
         self._process.terminate()
         self.finish()
 
     def await_line(self, text: str) -> float:
-        """Wait for a line with this text, and return its time."""
+        """Wait for a line that contains the text, and return its time."""
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             for at, line in list(self.lines):
@@ -70,7 +70,7 @@ class Job:
             if self._process.poll() is not None:
                 break
             time.sleep(_LOOK_SECONDS)
-        raise RuntimeError(f"the job never said {text!r}:\n" + "\n".join(line for _, line in self.lines))
+        raise RuntimeError(f"the job never logged {text!r}:\n" + "\n".join(line for _, line in self.lines))
 
     def _read(self) -> None:
         for line in self._process.stderr or ():

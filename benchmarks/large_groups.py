@@ -1,4 +1,4 @@
-"""Batches of large groups: one of a thousand members that is written again and again, and hundreds of two hundred."""
+"""Batches of large groups: a group of 1,000 members that is written 50 times, and 700 groups of 200 members."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from benchmarks.batches import told_by
+from benchmarks.batches import logged_batches
 from benchmarks.broker import empty_broker
 from benchmarks.commit_log import OFFSETS_PARTITIONS, Record, group_record
 from benchmarks.job import Job
-from benchmarks.results import Result, Samples, tell
+from benchmarks.results import Result, Samples, print_seconds
 from offsetstream.coordinator.partitioning import partition_for
 from testkit.garbage import produce
 
@@ -21,7 +21,7 @@ _ROUNDS = 2
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Measure one batch after the other, each by a job of its own, and all that on new tables again."""
+    """Measure all batches twice, each with a new process of the job, and each round on new tables."""
     names = [name for name in _BATCHES if name in wanted]
     runs = defaultdict[str, list[tuple[float, int]]](list)
     for _ in range(_ROUNDS):
@@ -31,7 +31,7 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
         groups, members, times = _size(name, scale)
         what = f"groups: {groups}, members of each: {members}, times: {times}"
         samples = Samples.of(what, "s", (seconds for seconds, _ in found))
-        yield Result.of(name, samples, f"Peak of memory {max(peak for _, peak in found) / 2**30:.2f} GiB")
+        yield Result.of(name, samples, f"Peak memory {max(peak for _, peak in found) / 2**30:.2f} GiB")
 
 
 def _size(name: str, scale: float) -> tuple[int, int, int]:
@@ -40,7 +40,7 @@ def _size(name: str, scale: float) -> tuple[int, int, int]:
 
 
 def rewrites(name: str, groups: int, members: int, times: int) -> Iterator[Record]:
-    """Yield the records of so many groups, each rewritten so many times, as after rebalances."""
+    """Yield the records of groups that are each written `times` times, as after rebalances."""
     for generation in range(times):
         for number in range(groups):
             group = f"{name}-{number}"
@@ -48,20 +48,20 @@ def rewrites(name: str, groups: int, members: int, times: int) -> Iterator[Recor
 
 
 def _round(names: Collection[str], scale: float) -> Iterator[tuple[str, float, int]]:
-    """Yield, of each batch, the seconds that the job takes for it, and the peak of its memory in bytes."""
+    """Yield the name of each batch, its seconds, and the peak memory of the job in bytes."""
     with (
         empty_broker({"message.max.bytes": "12000000"}) as kafka,
         tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder,
     ):
         _run(kafka.bootstrap_server, folder)
         for name in names:
-            # Made as they are sent, so that each has a time of its own: those with one time would be one step.
+            # The generator runs while records are sent, so each gets its own time: equal times would make one step.
             produce(kafka.bootstrap_server, rewrites(name, *_size(name, scale)), 1_000_000)
             job = _run(kafka.bootstrap_server, folder)
-            seconds = sum(seconds for _, _, seconds in told_by(job))
+            seconds = sum(seconds for _, _, seconds in logged_batches(job))
             if not seconds:
                 raise RuntimeError("the job had no batch:\n" + "\n".join(line for _, line in job.lines))
-            yield name, tell(name, seconds), job.peak_bytes
+            yield name, print_seconds(name, seconds), job.peak_bytes
 
 
 def _run(server: str, folder: str) -> Job:

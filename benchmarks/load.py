@@ -1,4 +1,4 @@
-"""One first load by the job, in a process and a folder of its own."""
+"""One first load by a new process of the job, into new tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from benchmarks.commit_log import OFFSETS_PARTITIONS
 from benchmarks.job import Job
-from benchmarks.results import tell
+from benchmarks.results import print_seconds
 from offsetstream.tables.names import OWNED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -31,9 +31,9 @@ class Load:
 
 @contextmanager
 def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> Iterator[Load]:
-    """Load the topic into tables that last as long as the context; RuntimeError if they are not what they must be.
+    """Load the topic into tables that are removed after the context.
 
-    They must have the `cells`, and in the history that many `commits` (beside the one that made the topic).
+    RuntimeError unless they have `cells` and `commits`, besides the commit that created the topic.
     """
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         folder = Path(name)
@@ -45,15 +45,14 @@ def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> It
             raise RuntimeError(f"partitions are not loaded: {rows}")
         found = {table: _table(folder, table).count() for table in ("committed_offsets", "offset_commits")}
         if found != {"committed_offsets": cells + 1, "offset_commits": commits + bool(commits)}:
-            raise RuntimeError(f"{cells} cells and {commits} commits were to be loaded, and there are {found}")
+            raise RuntimeError(f"the job should load {cells} cells and {commits} commits, but the tables have {found}")
         seconds = ended - min(row["load_started_at"].timestamp() for row in rows)
-        yield Load(
-            tell(f"{' '.join(('first load', *options))} of {commits or cells:,}", seconds), folder, job.peak_bytes
-        )
+        what = f"{' '.join(('first load', *options))} of {commits or cells:,}"
+        yield Load(print_seconds(what, seconds), folder, job.peak_bytes)
 
 
 def load(bootstrap_server: str, cells: int, commits: int, *options: str) -> Load:
-    """Load the topic into tables that are removed afterwards."""
+    """Load the topic into tables that are removed at once."""
     with loaded(bootstrap_server, cells, commits, *options) as done:
         return done
 

@@ -1,4 +1,4 @@
-"""A log made longer by its own records, in the folder of a broker that is down: a tenth of the time of writing them."""
+"""Lengthens a log by copies of its own records, while the broker is down: this takes a tenth of the time of writing."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.kafka import EmbeddedKafka
 
 _BASE_OFFSET, _LENGTH = struct.Struct(">q"), struct.Struct(">i")
-_HEAD = _BASE_OFFSET.size + _LENGTH.size  # a batch's length is without these
+_HEAD = _BASE_OFFSET.size + _LENGTH.size  # the length of a batch does not count these
 _LAST_DELTA = struct.Struct(">i")
 _FIRST_LOG = partition_for(FIRST_GROUP, OFFSETS_PARTITIONS)
 _TIMES = 8
 
 
 def in_copies(commits: float) -> int:
-    """Return about as many commits, as `write_copies` can write them."""
+    """Round to a number of commits that `write_copies` can write."""
     return _TIMES * round(commits / _TIMES)
 
 
 def write_copies(kafka: EmbeddedKafka, groups: Groups, commits: int) -> None:
-    """Write an eighth of the commits, which must be of all cells, and have the log eight times."""
+    """Write an eighth of the commits, and copy them seven times; the eighth must have all cells."""
     write(kafka.bootstrap_server, groups.log(commits // _TIMES))
     lengthen_log(kafka, _TIMES)
 
 
 def lengthen_log(kafka: EmbeddedKafka, times: int) -> None:
-    """Have in each log of the offsets topic so many times what it has, but for the commit that made the topic."""
+    """Make each log of the offsets topic `times` as long; the commit that created the topic is not copied."""
     with segments_at_rest(kafka) as segments:
         for partition, segment in segments.items():
             _lengthen(segment, times, skipped=int(partition == _FIRST_LOG))
 
 
 def _lengthen(segment: Path, times: int, skipped: int) -> None:
-    """Offsets of batches are outside of what their checksums are of."""
+    """Append copies with new offsets; the checksum of a batch does not cover its base offset."""
     data = bytearray(segment.read_bytes())
     starts, at, end = list[int](), 0, 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""Where the figures come from: the machine and the versions."""
+"""The machine and the versions behind the figures."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def _first(name: str, file: Path) -> str:
 
 
 def _java_version() -> str:
-    said = subprocess.run([str(java_executable()), "-version"], capture_output=True, text=True, check=True).stderr
-    found = re.search(r'"([^"]+)"', said)
-    return found.group(1) if found else said.splitlines()[0]
+    output = subprocess.run([str(java_executable()), "-version"], capture_output=True, text=True, check=True).stderr
+    found = re.search(r'"([^"]+)"', output)
+    return found.group(1) if found else output.splitlines()[0]

@@ -13,7 +13,7 @@ from benchmarks.broker import empty_broker
 from benchmarks.commit_log import Groups, write
 from benchmarks.load import loaded
 from benchmarks.process_tree import PeakMemory
-from benchmarks.results import Result, Samples, tell
+from benchmarks.results import Result, Samples, print_seconds
 from testkit.processes import OFFSETSTREAM
 
 _COMMANDS = {
@@ -25,18 +25,18 @@ _GROUPS = 1_000_000
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Load them once; all else is on the tables of that."""
+    """Load the groups once, and measure all else on the loaded tables."""
     groups = Groups(round(_GROUPS * scale), each=1)
     with empty_broker() as kafka:
         write(kafka.bootstrap_server, groups.log(groups.cells))
         with loaded(kafka.bootstrap_server, groups.cells, groups.cells) as load:
-            note = f"Peak of memory {load.peak_bytes / 2**30:.2f} GiB"
+            note = f"Peak memory {load.peak_bytes / 2**30:.2f} GiB"
             yield Result.of("million-load", Samples.of("first load", "s", [load.seconds]), note)
             for name in wanted & _COMMANDS.keys():
                 yield _command(name, load.folder / "tables", groups.count)
             if "million-batch" in wanted:
-                ran = near_empty(Tables(kafka.bootstrap_server, load.folder, groups), "batch")
-                yield Result.of("million-batch", ran.seconds, f"Without Spark's part {ran.told.text}")
+                run = near_empty(Tables(kafka.bootstrap_server, load.folder, groups), "batch")
+                yield Result.of("million-batch", run.seconds, f"Without Spark's part {run.logged.text}")
 
 
 def _command(name: str, tables: Path, groups: int) -> Result:
@@ -48,10 +48,10 @@ def _command(name: str, tables: Path, groups: int) -> Result:
             memory.start()
             exit_code = process.wait()
             memory.stop()
-        seconds = tell(name, time.monotonic() - started)
+        seconds = print_seconds(name, time.monotonic() - started)
         answer.seek(0)
-        told = sum(b"bench-" in line for line in answer)
-    if exit_code or told < groups:
-        raise RuntimeError(f"{' '.join(command)}: exit code {exit_code}, {told} of {groups} groups")
+        printed = sum(b"bench-" in line for line in answer)
+    if exit_code or printed < groups:
+        raise RuntimeError(f"{' '.join(command)}: exit code {exit_code}, {printed} of {groups} groups")
     what = " ".join(_COMMANDS[name])
-    return Result.of(name, Samples.of(what, "s", [seconds]), f"Peak of memory {memory.peak_bytes >> 20} MiB")
+    return Result.of(name, Samples.of(what, "s", [seconds]), f"Peak memory {memory.peak_bytes >> 20} MiB")

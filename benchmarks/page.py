@@ -1,7 +1,7 @@
-"""How long the page takes of a day of 500 groups (360,000 commits, 144,000 samples): its writing, and its drawing.
+"""How long the page of a day of 500 groups (360,000 commits, 144,000 samples) takes to write and to draw.
 
-`python -m benchmarks.page` writes it by the command, opens it in Chromium, and says how long it took from the
-navigation until it is there, until all charts that are not folded are drawn, and until all are, with all unfolded.
+`python -m benchmarks.page` writes the page with `offsetstream report` and opens it in Chromium. It prints the time from
+navigation until the page is loaded, until all visible charts are drawn, and, with all sections open, until all are.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from testkit.browser import Visit, chromium
 from testkit.processes import printed
 from testkit.tables import new_tables
 
-# Each group has three partitions of its own topic, commits every six minutes, and exchanges a member eight times; every
-# fifth stays behind from the middle on, and stops at last. Offsets of records are their times, which grow as in a log.
+# Each group has a topic of three partitions, commits every six minutes, and replaces a member eight times. Every fifth
+# group lags from midday on, and stops at the end. Record offsets are made from times, so they grow as in a log.
 _ARE_DRAWN = """
     () => [...document.querySelectorAll(".chart")].every((each) =>
       each.closest("details:not([open])") || each.dataset.drawn === "yes")"""
-_MADE = {
+_SOURCES = {
     "cell": """
         SELECT i // 3 AS g, 'group-' || g AS group_id, g % 50 AS offsets_partition, 0 AS log_id, 'topic-' || g AS topic,
                i % 3 AS partition, g % 5 = 0 AS lags, true AS in_coordinator_partition, i
         FROM range(3 * {groups}) AS t(i)""",
-    "made": """
+    "commit_rows": """
         SELECT *, now_at - to_seconds(360 * (239 - k) + g % 300 + 10) AS record_timestamp,
                epoch_ms(record_timestamp) * 10 + partition AS record_offset, record_timestamp AS commit_timestamp,
                epoch_ms(record_timestamp) AS commit_timestamp_ms, false AS is_tombstone, k,
@@ -49,7 +49,7 @@ _MADE = {
                record_timestamp::DATE AS written_day, 'Classic' AS group_type, 'Stable' AS state, 2 AS member_count,
                'consumer' AS protocol_type, 'range' AS protocol, false AS is_removed, false AS is_simple
         FROM (FROM cell WHERE partition = 0), range(8) AS s(k), clock""",
-    # Of epoch k the members k and k + 1; the first owns two of the partitions.
+    # Epoch k has the members k and k + 1; the first one owns two partitions.
     "member": """
         SELECT e.* EXCLUDE (partition), member_id, member_id AS client_id, change
         FROM epoch AS e, (VALUES (1, 'joined'), (-1, 'left'), (0, 'joined')) AS c(more, change),
@@ -62,8 +62,8 @@ _MADE = {
         WHERE change = 'assigned' OR k > 0""",
 }
 _TABLES = {
-    "offset_commits": "FROM made",
-    "committed_offsets": "FROM made WHERE k = CASE WHEN lags THEN 237 ELSE 239 END",
+    "offset_commits": "FROM commit_rows",
+    "committed_offsets": "FROM commit_rows WHERE k = CASE WHEN lags THEN 237 ELSE 239 END",
     "groups": "FROM epoch WHERE k = 7",
     "group_history": "FROM epoch",
     "member_history": "FROM member",
@@ -81,22 +81,22 @@ _TABLES = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("--groups", type=int, default=500)
-    parser.add_argument("--file", type=Path, help="keep the page there")
+    parser.add_argument("--file", type=Path, help="keep the page in this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tables, file = Path(folder) / "tables", options.file or Path(folder) / "page.html"
         new_tables(tables)
-        made = {name: query.format(groups=options.groups) for name, query in _MADE.items()}
-        write_tables(tables, made, _TABLES, datetime.now(UTC))
+        sources = {name: query.format(groups=options.groups) for name, query in _SOURCES.items()}
+        write_tables(tables, sources, _TABLES, datetime.now(UTC))
         started = time.monotonic()
         printed("report", "--file", str(file), "--tables", str(tables))
         print(f"written in {time.monotonic() - started:.1f} s, {file.stat().st_size / 1e6:.1f} MB")
         for what, seconds, worked in _drawn(file):
-            print(f"{seconds:.2f} s from the navigation until {what} ({worked:.2f} s of work)")
+            print(f"{seconds:.2f} s from navigation until {what} ({worked:.2f} s of work)")
 
 
 def _drawn(file: Path) -> Iterator[tuple[str, float, float]]:
-    """Yield what is there when, by the clock and by the time that the page's thread has worked."""
+    """Yield each stage, its seconds since navigation, and the processor seconds of the page's thread."""
     with chromium() as browser:
         for is_unfolded in (False, True):
             visit = Visit(browser)
@@ -107,13 +107,13 @@ def _drawn(file: Path) -> Iterator[tuple[str, float, float]]:
             if is_unfolded:
                 visit.unfold()
             else:
-                yield "the page is there", time.monotonic() - started, _worked(session)
-            # Paper has all charts at once, so that nobody needs to scroll.
+                yield "the page is loaded", time.monotonic() - started, _worked(session)
+            # A printed page needs all charts, so this event draws them without scrolling.
             visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
             visit.page.wait_for_function(_ARE_DRAWN)
             taken, count = time.monotonic() - started, visit.page.locator(".chart svg").count()
             yield (
-                f"all {count} charts{'' if is_unfolded else ' that are not folded'} are drawn",
+                f"all {count} {'' if is_unfolded else 'visible '}charts are drawn",
                 taken,
                 _worked(session),
             )

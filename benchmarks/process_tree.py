@@ -15,10 +15,10 @@ _SIZES = ("VmSize", "VmRSS")
 
 
 class PeakMemory:
-    """Looks at a process tree several times a second; pages that processes share are counted in each of them.
+    """Samples a process tree five times a second. Shared pages count in each process that shares them.
 
-    `peak_bytes` is the most of all together; `peaks` of the process itself (`driver`), of the JVMs below it
-    (`java`) and of all others (`workers`), each at its own time.
+    `peak_bytes` is the peak of the sum. `peaks` has one for the process itself (`driver`), one for the JVMs below it
+    (`java`) and one for all others (`workers`); they may be at different times.
     """
 
     def __init__(self, pid: int) -> None:
@@ -47,9 +47,9 @@ class PeakMemory:
 
 
 def _tree(pid: int, size_of_parent: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield each process and its bytes; a child of its parent's size has none of its own: it is yet to exec."""
+    """Yield each process and its bytes. A child as large as its parent counts 0: it is forked, and has not exec'd."""
     size, resident = _memory(pid)
-    yield pid, 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow between two looks
+    yield pid, 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow meanwhile
     for child in _children(pid):
         yield from _tree(child, size)
 
@@ -62,9 +62,9 @@ def _kind(pid: int) -> str:
 
 
 def _children(pid: int) -> Iterator[int]:
-    with suppress(OSError):  # it ended meanwhile
+    with suppress(OSError):  # the process ended meanwhile
         for task in _PROC.glob(f"{pid}/task/*/children"):
-            with suppress(OSError):  # one of its threads did
+            with suppress(OSError):  # this thread ended meanwhile
                 yield from map(int, task.read_text().split())
 
 

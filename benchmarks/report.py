@@ -1,4 +1,4 @@
-"""The table of results: on the terminal, as JSON, and as docs/explanation/benchmarks.md."""
+"""Writes the table of results: to the terminal, as JSON, and as docs/explanation/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ RESULTS, PAGE, NOTES = (
 _HEAD = ("what", "measured", "figure", "goal", "met")
 _INTRODUCTION = """# Benchmarks
 
-This page says how fast the job and the commands are, beside their peers, and where the time goes. `make bench`
-measures and writes it (`benchmarks.json` has the data, `benchmarks/` the code); `python -m benchmarks NAME` measures
-one row. Figures are medians, with the least and the greatest in parentheses. Broker, job and peers share the machine's
-cores. Each ratio compares two measurements of the same run.
+This page shows how fast the job and the commands are, compares them with peers, and explains where the time goes.
+`make bench` measures everything and writes this page (data: `benchmarks.json`, code: `benchmarks/`).
+`python -m benchmarks NAME` measures one row. Figures are medians, with minimum and maximum in parentheses. Broker, job
+and peers share the cores of the machine. Each ratio compares two measurements of the same run.
 """
 
 
@@ -38,7 +38,7 @@ def print_table(results: Iterable[Result], console: Console) -> None:
 
 
 def save(results: Iterable[Result], machine: Mapping[str, str]) -> None:
-    """Write the rows to the JSON file, beside the rows of it that were not measured now, and the page from it."""
+    """Update these rows in the JSON file, keep its other rows, and write the page from all of them."""
     before = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.exists() else []
     rows = {row["name"]: row for row in before} | {row.name: asdict(row) for row in results}
     found = {"machine": dict(machine), "rows": [rows[name] for name in GOALS if name in rows]}
@@ -60,7 +60,7 @@ def _page(results: list[Result], machine: Mapping[str, str]) -> str:
 
 
 def _measures(results: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for all rows that are measured in the same way."""
+    """Yield one line for all rows that are measured the same way."""
     names: dict[str, list[str]] = {}
     for row in results:
         note = f" {row.note[0].upper()}{row.note[1:]}." if row.note else ""

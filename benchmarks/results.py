@@ -1,4 +1,4 @@
-"""Results: samples, and the figure that is compared with the goal."""
+"""Results: samples, and the figure to compare with the goal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 
-def tell(what: str, seconds: float) -> float:
-    """Print on stderr what was just measured, so that a long run shows progress. Returns the seconds."""
+def print_seconds(what: str, seconds: float) -> float:
+    """Print a measurement on stderr, so that a long run shows progress. Return the seconds."""
     print(f"  {what}: {seconds:.2f} s", file=sys.stderr, flush=True)
     return seconds
 
@@ -26,17 +26,17 @@ class Samples:
 
     @classmethod
     def of(cls, what: str, unit: str, values: Iterable[float]) -> Samples:
-        """Return the samples of a measurement that was made at least once."""
+        """Return samples with rounded values; there must be at least one."""
         return cls(what, unit, tuple(round(value, 4) for value in values))
 
     @property
     def median(self) -> float:
-        """The middle of the repeats."""
+        """The median of the repeats."""
         return median(self.values)
 
     @property
     def text(self) -> str:
-        """The median and, of more than one repeat, the spread."""
+        """The median, and the spread if there are several repeats."""
         ends = (_number(end) for end in (min(self.values), max(self.values)))
         spread = f" ({' to '.join(ends)})" if len(self.values) > 1 else ""
         return f"{_number(self.median)}{spread} {self.unit}"
@@ -44,7 +44,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Result:
-    """A row's figure in the unit of its goal, the samples behind it, and what else a reader should know."""
+    """A row: the figure in the unit of its goal, the samples behind it, and a note for readers."""
 
     name: str
     figure: float
@@ -65,7 +65,7 @@ class Result:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Result:
-        """Return the result that `dataclasses.asdict` took apart."""
+        """Return the result that `dataclasses.asdict` wrote."""
         samples = tuple(Samples.of(**each) for each in row["samples"])
         return cls(**row | {"samples": samples})
 

@@ -1,4 +1,4 @@
-"""What one round of the sampler costs: its questions to the cluster, and its writes to the tables."""
+"""What one round of the sampler costs: its requests to the cluster, and its writes to the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from benchmarks.results import Result, Samples, tell
+from benchmarks.results import Result, Samples, print_seconds
 from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.tables.arrow_rows import merge_rows
@@ -24,7 +24,7 @@ _ROUNDS, _BATCH = 5, BatchId(1, -1)
 
 
 def rounds(name: str, bootstrap_server: str, topics: Sequence[str], each: int) -> Result:
-    """Sample topics of `each` so many partitions, in the present process and in tables of its own."""
+    """Measure rounds over topics of `each` partitions, in this process, with new tables."""
     with TemporaryDirectory() as folder:
         return _measured(name, bootstrap_server, store_at(str(Path(folder) / "tables")), topics, each)
 
@@ -38,7 +38,7 @@ def _measured(name: str, bootstrap_server: str, tables: Store, topics: Sequence[
     ]
     merge_rows(tables, COMMITTED_OFFSETS, pa.Table.from_pylist(filled, load_schema(COMMITTED_OFFSETS).arrow), _BATCH)
     sampler = Rounds(tables, cluster, "new", lambda _: None)
-    while _sampled(sampler) < len(rows):  # the broker makes about a hundred logs a second
+    while _sampled(sampler) < len(rows):  # a broker creates about a hundred logs a second
         time.sleep(1)
         sampler.ask()
     asked, written, cpu = [], [], []
@@ -48,13 +48,13 @@ def _measured(name: str, bootstrap_server: str, tables: Store, topics: Sequence[
         between = time.monotonic()
         sampler.write(_BATCH)
         ended = time.monotonic()
-        if number:  # the first one makes ready
-            asked.append(tell("asked", between - began))
-            written.append(tell("written", ended - between))
+        if number:  # the first round is a warm-up
+            asked.append(print_seconds("asked", between - began))
+            written.append(print_seconds("written", ended - between))
             cpu.append(time.process_time() - used)
     samples = (
         Samples.of("a round", "s", [sum(pair) for pair in zip(asked, written, strict=True)]),
-        Samples.of("of it the cluster's answers", "s", asked),
+        Samples.of("of it requests to the cluster", "s", asked),
         Samples.of("CPU of the driver", "s", cpu),
     )
     return Result(name, samples[0].median, samples, f"{len(sampler.book.partitions):,} partitions, three brokers")

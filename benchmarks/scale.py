@@ -1,4 +1,4 @@
-"""Large topics: time and memory of their first load, and one whose records are all in one offsets partition."""
+"""First loads of large topics: time, memory, executors, and a topic with all records in one offsets partition."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from benchmarks.results import Result, Samples
 _OF_LARGE, _OF_LARGER = {"memory", "memory-growth", "hot-partition"}, {"memory-growth", "large-load"}
 ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition")
 _CELLS = 32_000
-_LARGE = 10_000_000  # twice that is larger
+_LARGE = 10_000_000  # the larger topic has twice as many
 _HOT = 17
 _GIB = 2**30
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Let one topic grow, and then measure another whose one partition is hot."""
+    """Measure a topic that grows from 5 to 20 million records, then one with a hot partition."""
     half, groups = in_copies(_LARGE * scale / 2), Groups(round(_CELLS * scale))
     commits = 2 * half
     with empty_broker() as kafka:
@@ -51,7 +51,7 @@ def _against_console(server: str, commits: int, loaded: Load) -> Result:
     ours = Samples.of("offsetstream", "s", [loaded.seconds])
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as folder:
         start, whole = (process_seconds(console_command(server, n), Path(folder)) for n in (1, records_in(commits)))
-    note = f"Taken off the console consumer: {start:.1f} s for one record"
+    note = f"Subtracted from the console consumer: {start:.1f} s to read one record"
     return Result.ratio("large-load", ours, Samples.of("console consumer", "s", [whole - start]), note)
 
 

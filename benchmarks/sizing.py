@@ -1,7 +1,7 @@
 """What a job needs, for docs/reference/sizing.md: table bytes per million commits, and memory of its processes.
 
-Measured once for existing records (a load), and once for a stream of a thousand commits per second in batches of ten
-seconds. Run `python -m benchmarks.sizing`; it takes four minutes.
+It measures a load of existing records, then a stream of a thousand commits per second in batches of ten seconds. Run
+`python -m benchmarks.sizing`; it takes four minutes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MILLION = 1_000_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=3_000_000, help="commits that are there at the start")
-    parser.add_argument("--seconds", type=int, default=100, help="for how long commits come then")
+    parser.add_argument("--commits", type=int, default=3_000_000, help="commits in the topic before the job starts")
+    parser.add_argument("--seconds", type=int, default=100, help="duration of the stream")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     groups = Groups(_CELLS)
@@ -38,14 +38,14 @@ def main() -> None:
         with Job(server, folder, "--once") as job:
             job.finish()
         loaded = _bytes(folder)
-        _tell("a load", loaded, arguments.commits, job.peak_bytes)
+        _print("a load", loaded, arguments.commits, job.peak_bytes)
         with Job(server, folder) as job:
             job.await_line("Cluster ")
             commits = _stream(server, groups, arguments.seconds)
-            time.sleep(20)  # the last of them is applied
+            time.sleep(20)  # so that the job applies the last commits
             job.stop()
         later = {table: size - loaded.get(table, 0) for table, size in _bytes(folder).items()}
-        _tell("batches of ten seconds", later, commits, job.peak_bytes)
+        _print("batches of ten seconds", later, commits, job.peak_bytes)
 
 
 def _stream(server: str, groups: Groups, seconds: int) -> int:
@@ -57,7 +57,7 @@ def _stream(server: str, groups: Groups, seconds: int) -> int:
 
 
 def _bytes(folder: Path) -> dict[str, int]:
-    """Return the bytes of each table's present version."""
+    """Return the bytes of each table's current version."""
     found = {}
     for table in sorted((folder / "tables").iterdir()):
         if (table / "_delta_log").is_dir():
@@ -66,11 +66,11 @@ def _bytes(folder: Path) -> dict[str, int]:
     return found
 
 
-def _tell(what: str, sizes: dict[str, int], commits: int, peak_bytes: int) -> None:
-    print(f"{what}, {commits:,} commits: at most {peak_bytes >> 20:,} MiB of all processes", flush=True)
+def _print(what: str, sizes: dict[str, int], commits: int, peak_bytes: int) -> None:
+    print(f"{what}, {commits:,} commits: peak memory of all processes {peak_bytes >> 20:,} MiB", flush=True)
     for table, size in sorted(sizes.items(), key=lambda each: -each[1]):
         if size >= 1 << 10:
-            print(f"  {table}: {size >> 10:,} KiB, {size / commits * _MILLION / 2**20:.1f} MiB a million commits")
+            print(f"  {table}: {size >> 10:,} KiB, {size / commits * _MILLION / 2**20:.1f} MiB per million commits")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A topic as compaction leaves it, with 100 offsets for each record, and one without gaps that has as many records.
+"""First loads of a compacted topic with 100 offsets per record, and of a topic with as many records and no gaps.
 
-Their segments are written here, into the folder of a broker that is down: compacting takes too long to wait for.
+This module writes the segments itself while the broker is down, since compaction would take too long.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CHECKED = struct.Struct(">hiqqqhii")  # attributes, last offset delta, two time
 _NO_PRODUCER = (-1, -1)
 
 
-def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - as all suites have it
-    """Load each twice."""
+def measure(wanted: set[str], scale: float) -> Iterator[Result]:  # noqa: ARG001 - the signature of all suites
+    """Load each topic twice."""
     groups = Groups(round(_RECORDS * scale))  # compaction leaves one record of each cell
     sparse, dense = (
         Samples.of(what, "s", _loads(groups, step))
@@ -51,7 +51,7 @@ def _by_partition(groups: Groups) -> list[list[tuple[bytes, bytes]]]:
 
 
 def _append(segment: Path, records: Sequence[tuple[bytes, bytes]], step: int) -> None:
-    """Append the records to a log that has at most one, each `step` offsets after the one before."""
+    """Append the records, `step` offsets apart, to a log that has at most one record."""
     bodies = [(at * step, _body(records[at : at + _IN_BATCH], step)) for at in range(0, len(records), _IN_BATCH)]
     crcs = crc32c([body for _, body in bodies])
     with segment.open("ab") as file:
@@ -60,7 +60,7 @@ def _append(segment: Path, records: Sequence[tuple[bytes, bytes]], step: int) ->
 
 
 def _body(records: Sequence[tuple[bytes, bytes]], step: int) -> bytes:
-    """Return a batch from its attributes on, which is what its checksum is of."""
+    """Return the part of a batch that its checksum covers: all from the attributes on."""
     now = int(time.time() * 1000)
     data = b"".join(record(number * step, key, value) for number, (key, value) in enumerate(records))
     return _CHECKED.pack(0, (len(records) - 1) * step, now, now, *_NO_PRODUCER, -1, len(records)) + data

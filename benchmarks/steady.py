@@ -1,4 +1,4 @@
-"""The running job: how long its batches take, and how soon a commit is in the tables."""
+"""The running job: how long its batches take, and how soon a commit reaches the tables."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from benchmarks.results import Result, Samples
 ROWS = ("steady", "near-empty", "freshness", "growth")
 _CELLS, _MANY_CELLS = 32_000, 1_000_000
 _BATCHES_OF_MANY = 8
-_NEAR_EMPTY = 36  # batches: a dozen of them would be the first ten seconds of a job that runs for weeks
+_NEAR_EMPTY = 36  # batches: a dozen would only show the first ten seconds of a job that runs for weeks
 _FRESHNESS_SECONDS, _COMMITS_PER_SECOND, _TRIGGER = 30.0, 2000, "1 second"
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Measure on tables with few cells, and then on tables with many."""
+    """Measure on tables with 32,000 cells, and then on tables with a million."""
     steady: Samples | None = None
     with tables_of(Groups(round(_CELLS * scale))) as tables:
         cells = f"{tables.groups.cells:,} cells"
         if wanted & {"steady", "growth"}:
-            ran = batches(tables, cells, STEADY, steady_log(tables.groups))
-            steady = ran.seconds
-            note = f"Each also has {REBALANCES} rebalances; without Spark's part {ran.told.text}"
+            run = batches(tables, cells, STEADY, steady_log(tables.groups))
+            steady = run.seconds
+            note = f"Each also has {REBALANCES} rebalances; without Spark's part {run.logged.text}"
             yield Result.of("steady", steady, note)
         if "near-empty" in wanted:
-            ran = near_empty(tables, "batch", _NEAR_EMPTY)
-            yield Result.of("near-empty", ran.seconds, f"{_NEAR_EMPTY} batches; without Spark's part {ran.told.text}")
+            run = near_empty(tables, "batch", _NEAR_EMPTY)
+            note = f"{_NEAR_EMPTY} batches; without Spark's part {run.logged.text}"
+            yield Result.of("near-empty", run.seconds, note)
         if "freshness" in wanted:
             yield _freshness(tables)
     if steady is not None and "growth" in wanted:

@@ -1,4 +1,4 @@
-"""The table of `make bench`: every row is measured by one suite, and the page is what the JSON file says."""
+"""The table of `make bench`: one suite measures each row, and the page shows what the JSON file has."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from benchmarks.results import Result, Samples
 MACHINE = {"processor": "of a test"}
 
 
-def test_every_row_is_of_one_suite() -> None:
+def test_one_suite_measures_each_row() -> None:
     assert Counter(row for suite in SUITES for row in suite.ROWS) == Counter(GOALS.keys())
 
 

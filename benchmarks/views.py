@@ -1,4 +1,4 @@
-"""The cost of views over the tables of 100,000 committed offsets, computed as `open_tables(...).view(...)` does."""
+"""The cost of views over tables with 100,000 committed offsets, computed as by `open_tables(...).view(...)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from benchmarks.commit_log import OFFSETS_PARTITIONS
-from benchmarks.results import Result, Samples, tell
+from benchmarks.results import Result, Samples, print_seconds
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
@@ -23,14 +23,14 @@ VIEWS = ("lag", "group-status", "one-instant")
 _ROUNDS = 5
 _NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 _NOTE = "a fifth of the groups lags; 3 million commits, an hour of samples of 1,000 partitions"
-_MADE = {
-    # A hundred partitions of one topic for each group; every fifth group stays behind.
+_SOURCES = {
+    # Each group has a hundred partitions of one topic. Every fifth group lags.
     "cell": """
         SELECT 'group-' || (i // 100) AS group_id, {homes}[i // 100 + 1] AS offsets_partition, 0 AS log_id, i,
                'topic-' || ((i // 100) % 10) AS topic, i % 100 AS partition, (i // 100) % 5 = 0 AS lags,
                true AS in_coordinator_partition
         FROM range({cells}) AS t(i)""",
-    "made": """
+    "commit_rows": """
         SELECT *, 30 * i + k AS record_offset, now_at - to_seconds(10 * (30 - k) + i % 7) AS record_timestamp, k,
                record_timestamp AS commit_timestamp, epoch_ms(record_timestamp) AS commit_timestamp_ms,
                false AS is_tombstone, DATE '2026-01-05' AS written_day,
@@ -45,8 +45,8 @@ _MADE = {
         FROM range(1000) AS t(i), range(361) AS s(k), clock""",
 }
 _TABLES = {
-    "offset_commits": "FROM made",
-    "committed_offsets": "FROM made WHERE k = 29",
+    "offset_commits": "FROM commit_rows",
+    "committed_offsets": "FROM commit_rows WHERE k = 29",
     "groups": """
         SELECT DISTINCT offsets_partition, group_id, 0 AS log_id, 'Consumer' AS group_type, 'Stable' AS state,
                1 AS member_count, true AS in_coordinator_partition FROM cell""",
@@ -64,36 +64,36 @@ _TABLES = {
 
 
 def measured_views(wanted: set[str], store: Store) -> Iterator[Result]:
-    """Compute each view of `write_commits` several times, each time with tables that are opened anew."""
-    asked: dict[str, tuple[str, dict[str, Any]]] = {
+    """Compute each view over the tables of `write_commits` several times, with newly opened tables each time."""
+    queries: dict[str, tuple[str, dict[str, Any]]] = {
         "lag": ("lag", {}),
         "group-status": ("group_status", {}),
         "one-instant": ("offsets_at", {"where": {"group_id": ["group-7"]}, "at": _NOW - timedelta(seconds=100)}),
     }
     clock = {"clock": f"SELECT TIMESTAMPTZ '{_NOW}' AS now_at, TIMESTAMPTZ '{_NOW}' - INTERVAL 1 DAY AS since_at"}
     for name in (each for each in VIEWS if each in wanted):
-        view, options = asked[name]
+        view, options = queries[name]
         seconds = []
         for _ in range(_ROUNDS):
             reader, started = ViewReader(store, clock), time.monotonic()
             rows = reader.arrow(view, **options).num_rows
-            seconds.append(tell(f"{view}, {rows} rows", time.monotonic() - started))
+            seconds.append(print_seconds(f"{view}, {rows} rows", time.monotonic() - started))
         yield Result.of(name, Samples.of(view, "s", seconds), _NOTE)
 
 
 def write_commits(folder: Path, cells: int) -> None:
-    """Write the tables of so many committed offsets, each committed thirty times, into a folder that has them empty."""
+    """Fill the empty tables in a folder with `cells` committed offsets, each committed thirty times."""
     homes = [partition_for(f"group-{number}", OFFSETS_PARTITIONS) for number in range(-(-cells // 100))]
-    made = {name: query.format(cells=cells, homes=homes) for name, query in _MADE.items()}
-    write_tables(folder, made, _TABLES, _NOW)
+    sources = {name: query.format(cells=cells, homes=homes) for name, query in _SOURCES.items()}
+    write_tables(folder, sources, _TABLES, _NOW)
 
 
-def write_tables(folder: Path, made: Mapping[str, str], tables: Mapping[str, str], now: datetime) -> None:
-    """Write what each table's query answers, into a folder that has them empty; queries may ask `made` and `clock`."""
+def write_tables(folder: Path, sources: Mapping[str, str], tables: Mapping[str, str], now: datetime) -> None:
+    """Fill the empty tables in a folder with the rows of each table's query, which may read `sources` and `clock`."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE VIEW clock AS SELECT TIMESTAMPTZ '{now}' AS now_at")
-        for name, query in made.items():
+        for name, query in sources.items():
             connection.execute(f"CREATE VIEW {name} AS {query}")
         for table, query in tables.items():
             schema = load_schema(table).arrow
@@ -102,6 +102,6 @@ def write_tables(folder: Path, made: Mapping[str, str], tables: Mapping[str, str
             write_deltalake(folder / table, pa.table(columns, schema=schema), mode="append")
 
 
-def _column(made: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    known = field.name in made.column_names
-    return made[field.name].cast(field.type) if known else pa.nulls(len(made), field.type)
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    known = field.name in rows.column_names
+    return rows[field.name].cast(field.type) if known else pa.nulls(len(rows), field.type)

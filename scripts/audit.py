@@ -1,9 +1,9 @@
-"""Ask whether a version of requirements.lock, or a jar, is known to be vulnerable: `make audit`.
+"""Look up known vulnerabilities of the versions in requirements.lock, and of jars: `make audit`.
 
-pip-audit asks PyPI, or OSV (`--vulnerability-service osv`, `--osv-url URL`). Its exit code is 1 for whatever is not
-clean, and 0 where nobody knew the packages; so its answer is read. Of jars, `audit_jars.py` asks OSV at the same URL.
-Exit codes: 0 clean, 1 vulnerable, 2 wrong usage, 3 of some packages, or of all, the database could not be asked:
-nobody knows.
+pip-audit asks PyPI, or OSV (`--vulnerability-service osv`, `--osv-url URL`). Its exit code does not tell vulnerable
+packages from other failures, and is 0 for packages that no database knows; so this script reads its JSON. For jars,
+`audit_jars.py` asks OSV at the same URL. Exit codes: 0 clean, 1 vulnerable, 2 wrong usage, 3 unknown: no database
+answered for some packages.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _SHOWN = 5
 
 
 def main() -> int:
-    """Audit the lock and all jars, or the files given; of requirements nothing is resolved or installed."""
-    parser = argparse.ArgumentParser(description="Ask whether a locked version, or a jar, is known to be vulnerable.")
+    """Audit the lock and all jars, or the given files. It resolves and installs nothing."""
+    parser = argparse.ArgumentParser(description="Look up known vulnerabilities of locked versions and jars.")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE",
-                        help="requirements with hashes, or jars (without any: requirements.lock, and the jars that we "
-                        "run and ship)")  # fmt: skip
-    parser.add_argument("--vulnerability-service", choices=("pypi", "osv"), default="pypi", help="asked about packages")
-    parser.add_argument("--osv-url", default=audit_jars.OSV_URL, help="where OSV answers (%(default)s)")
-    parser.add_argument("--known", action="store_true", help="print each finding in a jar that is known already, too")
+                        help="requirements with hashes, or jars [default: requirements.lock, and all jars that we "
+                        "run or ship]")  # fmt: skip
+    parser.add_argument(
+        "--vulnerability-service", choices=("pypi", "osv"), default="pypi", help="for packages [%(default)s]"
+    )
+    parser.add_argument("--osv-url", default=audit_jars.OSV_URL, help="address of OSV [%(default)s]")
+    parser.add_argument("--known", action="store_true", help="also print each known finding in a jar")
     given = parser.parse_args()
     missing = [str(file) for file in given.files if not file.is_file()]
     if missing:
@@ -47,7 +49,7 @@ def main() -> int:
 
 
 def ask(file: Path, options: list[str]) -> tuple[list[dict[str, Any]], str]:
-    """Return pip-audit's result for each package, or nothing and the reason."""
+    """Return pip-audit's result for each package, or an empty list and the reason."""
     uv = [str(Path(sys.executable).parent / "uv"), "tool", "run", "--quiet", "--from", PIP_AUDIT]
     audit = ["pip-audit", "--disable-pip", "--require-hashes", "--format", "json", "--progress-spinner", "off"]
     done = subprocess.run(
@@ -56,12 +58,12 @@ def ask(file: Path, options: list[str]) -> tuple[list[dict[str, Any]], str]:
     try:
         return json.loads(done.stdout)["dependencies"], f"{file} names no package"
     except ValueError:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        return [], said[-1]
+        errors = done.stderr.strip().splitlines() or ["pip-audit printed nothing"]
+        return [], errors[-1]
 
 
 def tell(packages: list[dict[str, Any]], why: str) -> int:
-    """Print one line for each finding, then the sum; return the exit code."""
+    """Print one line for each finding, then the totals. Return the exit code."""
     if not packages:
         print(f"audit: not done, nobody knows: {why}", file=sys.stderr)
         return NOT_ASKED

@@ -1,13 +1,12 @@
-"""Check whether a jar that we run or ship has a known vulnerability: the second half of `make audit`.
+"""Look up known vulnerabilities of the jars that we run or ship: the second half of `make audit`.
 
-It reads PySpark's jars, the Maven coordinates in our code, and the jars that the Dockerfile adds to an image. A jar
-counts as everything inside it: each shaded part has its own pom.properties. OSV is asked. If OSV cannot be reached,
-`jar_advisories.json` next to this file answers, as of its date.
+It reads PySpark's jars, the Maven coordinates in our code, and the jars that the Dockerfile adds to an image. It looks
+up every part of a jar: each shaded part has its own pom.properties. If it cannot reach OSV, it uses
+`jar_advisories.json` next to this file, which is as old as its date.
 
-A finding that only another project's release can fix is in that list as `known`, with a reason and a date. It is
-printed in one line and does not set exit code 1, so that a new finding does. The exit codes are those of `audit.py`;
-1 is a finding that nobody has judged yet. With the list alone the code is never 0: the list cannot know later
-advisories, so without a new finding the code is 3, nobody knows.
+A finding that only another project can fix is in that list as `known`, with a reason and a date. It gets one line and
+does not change the exit code; only a new finding sets 1. The other exit codes are those of `audit.py`. With the list
+alone the code is never 0, since the list has no later advisories: without a new finding it is 3.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from offsetstream.spark.session import connectors
 
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("jar_advisories.json")
-OSV_URL = "https://api.osv.dev/v1/query"  # as pip-audit names it
+OSV_URL = "https://api.osv.dev/v1/query"  # the path that pip-audit takes
 SPARK = f"PySpark {pyspark.__version__}"
 CLEAN, VULNERABLE, NOT_ASKED = 0, 1, 3
 _TIMEOUT_SECONDS = 20
-_QUESTIONS_AT_ONCE = 1000  # more OSV refuses
+_QUESTIONS_AT_ONCE = 1000  # OSV refuses more
 _FILE = re.compile(r"(?P<artifact>.+?)-(?P<version>\d.*)\.jar")
 _DEPENDENCY = re.compile(r"<groupId>\s*([^<\s]+)\s*</groupId>\s*<artifactId>\s*([^<\s]+)\s*</artifactId>")
 
 
 class Part(NamedTuple):
-    """A part of a jar: its Maven name, and who brings the jar."""
+    """A part of a jar: its Maven name, and where the jar comes from."""
 
     package: str
     version: str
@@ -55,7 +54,7 @@ class Part(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """An advisory, as far as it is about a version of a package."""
+    """An advisory for one part."""
 
     part: Part
     id: str
@@ -64,9 +63,9 @@ class Finding(NamedTuple):
 
 
 def audit(jars: Sequence[Path], osv_url: str = OSV_URL, *, every: bool = False) -> int:
-    """Print what is known of `jars`, else of all that we run and ship, one line each and the sum; return the exit code.
+    """Print the findings in `jars` (default: all that we run or ship) and the totals. Return the exit code.
 
-    Of what is known already, `every` prints the findings too.
+    With `every`, print the known findings too.
     """
     listed = json.loads(LIST.read_text())
     bundles, missing = ({"the jars given": list(jars)}, []) if jars else ours()
@@ -81,7 +80,7 @@ def audit(jars: Sequence[Path], osv_url: str = OSV_URL, *, every: bool = False) 
 
 
 def ours() -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the jars by who brings them, and the jars that cannot be had."""
+    """Return the jars by where they come from, and a text for each source whose jars are not available."""
     spark = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     hadoop_version = next(name.group("version") for jar in spark if (name := _FILE.fullmatch(jar.name))
                           and name.group("artifact") == "hadoop-client-api")  # fmt: skip
@@ -108,7 +107,7 @@ def ours() -> tuple[dict[str, list[Path]], list[str]]:
 
 
 def dockerfile_adds(text: str | None = None) -> list[tuple[str, ...]]:
-    """Return the coordinates that the Dockerfile's RUN lines resolve by name; `connectors()` are ours anyway."""
+    """Return the coordinates that the Dockerfile's RUN lines name; `ours` has those of `connectors()`."""
     text = (ROOT / "Dockerfile").read_text() if text is None else text
     programs = [ast.parse(each) for each in re.findall(r"python -I -c \"([^\"]+)\"", text)]
     calls = [node for each in programs for node in ast.walk(each) if isinstance(node, ast.Call)]
@@ -117,10 +116,10 @@ def dockerfile_adds(text: str | None = None) -> list[tuple[str, ...]]:
 
 
 def read(bundles: dict[str, list[Path]], groups: dict[str, str]) -> tuple[list[Part], list[str]]:
-    """Return what is in the jars, and the jars of which nobody knows whose they are.
+    """Return the parts of the jars, and the jars whose Maven name is unknown.
 
-    A jar without pom.properties has a name by its file, and a group by Ivy's folders, else by `groups`, else by the
-    jars that depend on it, where these are of one mind.
+    Without pom.properties, the artifact comes from the file name. The group comes from Ivy's folders, else from
+    `groups`, else from the jars that depend on it if they all name the same group.
     """
     poms: dict[str, set[str]] = defaultdict(set)
     unnamed: list[tuple[str, Path]] = []
@@ -145,7 +144,7 @@ def read(bundles: dict[str, list[Path]], groups: dict[str, str]) -> tuple[list[P
 
 
 def _maven(jar: Path, poms: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
-    """Give the packages and versions that a jar says it has; add to `poms` whose artifacts it depends on."""
+    """Yield the packages and versions that a jar declares. Add the groups of its dependencies to `poms`."""
     with zipfile.ZipFile(jar) as opened:
         for name in opened.namelist():
             if not name.startswith("META-INF/maven/"):
@@ -164,7 +163,7 @@ def _maven(jar: Path, poms: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
 
 
 def ask_osv(parts: Iterable[Part], url: str) -> list[Finding]:
-    """Return what OSV has on the parts; OSError where it is not reached, another error if it is not OSV."""
+    """Return OSV's findings; OSError if it cannot be reached, another error if the server is not OSV."""
     where: dict[tuple[str, str], list[Part]] = defaultdict(list)
     for part in parts:
         where[part.package, part.version].append(part)
@@ -205,7 +204,7 @@ def _mended(advisory: dict[str, Any], package: str) -> tuple[str, ...]:
 
 
 def ask_list(parts: Iterable[Part], advisories: list[dict[str, Any]]) -> list[Finding]:
-    """Return what the list has on the parts: an advisory has, for each package, [introduced, fixed or null] pairs."""
+    """Return the findings by the list: its advisories have pairs [introduced, fixed or null] for each package."""
     by_package: dict[str, list[tuple[dict[str, Any], list[list[str]]]]] = defaultdict(list)
     for each in advisories:
         for package, spans in each["affected"].items():
@@ -226,7 +225,7 @@ _IS_RELEASE = ("final", "ga", "release")
 
 
 def order(version: str) -> list[tuple[int, int, str]]:
-    """Return what sorts as Maven does: numbers, then qualifiers; `.Final` is the release, `-jre` and the like later."""
+    """Return a key that sorts versions as Maven does: `.Final` is the release, `-jre` and the like come later."""
     items: list[tuple[int, int, str]] = []
     for word in re.findall(r"\d+|[a-z]+", version.lower()):
         if word.isdigit():
@@ -253,11 +252,10 @@ def tell(
     *,
     every: bool,
 ) -> int:
-    """Print the findings, what is known in one line each, and the sum; return the exit code."""
-    looked_at = {(group["by"], id): group for group in known for id in group["ids"]}
+    """Print the new findings, one line for each known group, and the totals. Return the exit code."""
+    judged = {(group["by"], id): group for group in known for id in group["ids"]}
     known_as = {
-        each: next((looked_at[each.part.by, id] for id in (each.id, *each.aliases) if (each.part.by, id) in looked_at),
-                   None)
+        each: next((judged[each.part.by, id] for id in (each.id, *each.aliases) if (each.part.by, id) in judged), None)
         for each in found
     }  # fmt: skip
     new = [each for each, group in known_as.items() if not group]

@@ -23,13 +23,13 @@ option is also its key in the settings file (`max-silence` in `[run]`) and its e
 [Exit codes](exit-codes.md) says how they end.
 
 """
-_ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # the head of the page has the rule
+_ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # left out: the head of the page has the rule
 _FOOT = """Where to go: [ask the tables](../how-to/ask.md) for which command answers which question,
 [configure](../how-to/configure.md) for the settings file.
 """
 
-_Option = tuple[str, str]  # its names, and what it does
-_COMMON = 8  # an option that so many commands have alike is described once
+_Option = tuple[str, str]  # names, description
+_COMMON = 8  # an option of at least 8 commands is described once
 
 
 def commands_page() -> str:
@@ -68,7 +68,7 @@ def _commands(
 ) -> Iterator[tuple[click.Context, click.Command, list[_Option]]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        if command is None:  # by click's types
+        if command is None:  # only for type checkers
             continue
         own = click.Context(command, info_name=name, parent=context, max_content_width=10_000)
         if isinstance(command, click.Group):

@@ -1,6 +1,6 @@
-"""Make the environment in .venv: Python packages by the hashes of requirements.lock, then offsetstream itself.
+"""Create the environment in .venv: the packages of requirements.lock, checked by hash, then offsetstream itself.
 
-Runs on the machine's own Python with nothing installed; says in one line what is missing and what to do.
+It needs only Python, without any package. If something is missing, it prints one line that says what to do.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ NEEDED_BYTES = 3 << 30  # PySpark alone unpacks to a gigabyte
 
 
 def main() -> None:
-    """Make the environment unless it exists and matches the lock."""
+    """Create the environment unless it exists and matches the lock."""
     if sys.version_info < (3, 11):
         raise EnvironmentNotReadyError(
             f"this is Python {sys.version.split()[0]}, but offsetstream needs 3.11 or later: "
-            "install it, or name it by 'make PYTHON=python3.11'"
+            "install it, or name its program: make PYTHON=python3.11"
         )
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")))
     if STAMP.is_file() and STAMP.read_text() == wanted.hexdigest():
@@ -36,16 +36,16 @@ def main() -> None:
     if os.environ.get("JAVA_HOME"):  # otherwise the environment brings a Java
         java_executable()
     check_disk_space(VENV, NEEDED_BYTES, "the Python environment")
-    print(f"Making the environment in {VENV.name} (a few minutes the first time)", file=sys.stderr, flush=True)
+    print(f"Creating the environment in {VENV.name} (a few minutes the first time)", file=sys.stderr, flush=True)
     if not PYTHON.exists():
-        _run("cannot make .venv: install Python's venv module", [sys.executable, "-m", "venv", str(VENV)])
+        _run("cannot create .venv: install Python's venv module", [sys.executable, "-m", "venv", str(VENV)])
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    lost = "cannot install the packages: is a package registry reached? (pip's own words are above)"
-    _run(lost, [*pip, "--require-hashes", "--requirement", str(ROOT / "requirements.lock")])
+    failure = "cannot install the packages: see pip's error above, and check that it can reach a package registry"
+    _run(failure, [*pip, "--require-hashes", "--requirement", str(ROOT / "requirements.lock")])
     _run("cannot install offsetstream itself", [*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
-    made = subprocess.run([str(PYTHON), "-m", "offsetstream.demo.class_archives"], check=False)
-    if made.returncode != 0:  # its own words are above
-        print("offsetstream: without archives of classes, Java takes some seconds longer to start", file=sys.stderr)
+    archives = subprocess.run([str(PYTHON), "-m", "offsetstream.demo.class_archives"], check=False)
+    if archives.returncode != 0:  # it has printed why
+        print("offsetstream: without class archives, Java takes some seconds longer to start", file=sys.stderr)
     STAMP.write_text(wanted.hexdigest())
 
 

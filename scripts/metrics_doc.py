@@ -1,4 +1,4 @@
-"""Write the metrics in docs/reference/metrics.md from their data, `offsetstream/metrics/families/` (`make docs`)."""
+"""Write the tables of docs/reference/metrics.md from `offsetstream/metrics/families/` (`make docs`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _BETWEEN = re.compile(f"(?<={re.escape(_BEGIN)}).*?(?={_END})", re.DOTALL)
 
 
 def page_with_metrics(page: str) -> str:
-    """Return the page with its table of metrics made anew; ValueError where it has no place for it."""
-    made, places = _BETWEEN.subn(lambda _: "\n".join(["", *_tables(), ""]), page)
+    """Return the page with new tables of metrics; ValueError unless it has exactly one place for them."""
+    changed, places = _BETWEEN.subn(lambda _: "\n".join(["", *_tables(), ""]), page)
     if places != 1:
         raise ValueError(f"{PAGE} has {places} places for the metrics instead of one")
-    return made
+    return changed
 
 
 def _tables() -> Iterator[str]:

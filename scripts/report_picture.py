@@ -1,4 +1,4 @@
-"""Make docs/images/report.png anew: the page of some groups of the demo, whose tables `make demo` leaves behind."""
+"""Take docs/images/report.png: the page of some groups of the demo, from the tables of `make demo`."""
 
 import subprocess
 import sys
@@ -17,10 +17,10 @@ WIDTH, HEIGHT = 1000, 1812  # pixels
 
 
 def main() -> None:
-    """Take the upper part of the page, with its charts drawn."""
+    """Take a picture of the upper part of the page, with all charts drawn."""
     begin, end = DEMO / ".offsetstream-demo", DEMO / "report.html"
     if not end.is_file():
-        sys.exit(f"{end} is not there: run `make demo` first")
+        sys.exit(f"There is no {end}: run `make demo` first")
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         page = Path(folder) / "report.html"
         period = ["--since", _written(begin), "--until", _written(end)]

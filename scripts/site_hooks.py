@@ -1,8 +1,8 @@
 """mkdocs hooks for the site (mkdocs.yml): pages from outside `docs/`, and links between all pages.
 
-README and its neighbours stay in their place and become pages of the site. Their links (`docs/reference/tables.md`)
-are changed to the pages' places. A page named in backticks becomes a link to it. If there is none, it is a page of
-Kafka's (`tests/unit/test_docs.py` checks ours).
+README and its neighbours become pages of the site. Their links (`docs/reference/tables.md`) are changed to the paths
+of the site. The name of a page in backticks becomes a link. A name without a page belongs to Kafka
+(`tests/unit/test_docs.py` checks ours).
 """
 
 from __future__ import annotations

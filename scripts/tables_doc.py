@@ -22,7 +22,7 @@ in-commit timestamps, type widening, the change data feed, v2 checkpoints or a n
 
 
 def tables_page() -> str:
-    """Return the page: the tables in one list, then the columns of each."""
+    """Return the page: a list of all tables, then the columns of each."""
     schemas = sorted(all_schemas().values(), key=lambda schema: (schema.kind != "state", schema.internal, schema.name))
     return (
         "\n".join([_HEAD, *_overview(schemas), *_joins(), *(line for schema in schemas for line in _table(schema))])

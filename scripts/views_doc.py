@@ -1,6 +1,6 @@
-"""Write docs/reference/views.md, and the names for type checkers, anew from the views' files (`make docs`).
+"""Write docs/reference/views.md, and the names for type checkers, from the views' files (`make docs`).
 
-The example rows are of a made-up cluster (testkit).
+The example rows come from a made-up cluster (testkit).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ page from `offsetstream/views/sql/`.
 
 
 def views_page() -> str:
-    """Return the page: the views in one list, then the columns of each, then the user's table."""
+    """Return the page: a list of all views, then the columns of each, then the tables that users may add."""
     views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
     world = GroupWorld(_SEED)
     with TemporaryDirectory() as folder:
         reader = reader_of(write_tables(Path(folder), world.rows), instant(world.now_ms))
-        told = [line for view in views for line in _view(view, reader, world.now_ms)]
+        sections = [line for view in views for line in _view(view, reader, world.now_ms)]
     return (
         "\n".join(
             [
                 _HEAD,
                 *_overview(views),
-                *told,
-                *(line for schema in OPTIONAL_TABLES.values() for line in _beside(schema)),
+                *sections,
+                *(line for schema in OPTIONAL_TABLES.values() for line in _optional_table(schema)),
             ]
         )
         + "\n"
@@ -57,7 +57,7 @@ def views_page() -> str:
 
 
 def names_module() -> str:
-    """Return the module that has the names of tables and views as types."""
+    """Return the module with the names of tables and views as types."""
     tables = sorted([*all_schemas(), *OPTIONAL_TABLES])
     views = sorted(view.name for view in all_views().values() if not view.is_helper)
     return "\n".join(
@@ -89,20 +89,20 @@ def _view(view: View, reader: ViewReader, now_ms: int) -> Iterator[str]:
     yield from ("", f"## {view.name}", "", view.comment)
     yield from ("", "| column | type | what | for example |", "|---|---|---|---|")
     for column in view.columns:
-        shown = _cell(_told(example.get(column.name)))
+        shown = _cell(_text(example.get(column.name)))
         yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} | {shown} |"
-    if view.name == "verdicts":  # so few that all of them are told, the worst last
+    if view.name == "verdicts":  # few enough to list them all, the worst last
         yield from ("", "| verdict | level | meaning |", "|---|---|---|")
         for row in sorted(reader.rows(view.name), key=lambda row: row["rank"]):
             yield f"| `{row['verdict']}` | {row['level']} | {_cell(row['meaning'])} |"
 
 
 def _example(rows: list[dict[str, object]]) -> dict[str, object]:
-    """Return the row that says most."""
+    """Return the row with the fewest nulls."""
     return min(rows, key=lambda row: (sum(value is None for value in row.values()), str(row)), default={})
 
 
-def _beside(schema: TableSchema) -> Iterator[str]:
+def _optional_table(schema: TableSchema) -> Iterator[str]:
     yield from (
         "",
         f"## The table {schema.name}",
@@ -114,7 +114,7 @@ def _beside(schema: TableSchema) -> Iterator[str]:
         yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} |"
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):

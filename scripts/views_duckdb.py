@@ -1,6 +1,6 @@
-"""Translate the views from Spark to DuckDB (`make docs`), and refuse SQL that means something else in DuckDB.
+"""Translate the views from Spark to DuckDB (`make docs`), and refuse SQL that DuckDB understands differently.
 
-The view `verdicts` is written first, from the table in offsetstream/views/verdicts.py.
+First write the view `verdicts`, from the table in offsetstream/views/verdicts.py.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from offsetstream.views.verdicts import verdicts_sql
 FOLDER = Path(__file__).parents[1] / "offsetstream" / "views" / "sql"
 VERDICTS = FOLDER / "verdicts.sql"
 
-# So begins the comment in a WITH whose rows DuckDB is to have before it reads what they are joined to.
+# A comment with these words marks a WITH that DuckDB must compute before it reads the tables joined to it.
 _FIRST = "Found first"
 
-# What sqlglot translates, and both engines run, with other results; or what one of the engines does not know.
+# sqlglot translates these, but the engines return different results, or one of them has no such function.
 _FORBIDDEN = {
-    exp.ApproxQuantile: "percentile_approx: DuckDB estimates otherwise",
+    exp.ApproxQuantile: "percentile_approx: DuckDB's estimate differs",
     exp.ArgMax: "max_by: DuckDB skips rows whose value is null",
     exp.ArgMin: "min_by: DuckDB skips rows whose value is null",
     exp.DateDiff: "timestampdiff: DuckDB counts boundaries, not whole units",
@@ -54,18 +54,18 @@ _FORBIDDEN_NAMES = {
 
 
 def translated(sql: str) -> str:
-    """Return the query for DuckDB; ValueError with every objection of the lint."""
+    """Return the query for DuckDB; ValueError with all findings of `lint`."""
     if objections := list(lint(sql)):
         raise ValueError("; ".join(objections))
     tree = sqlglot.parse_one(sql, read="spark")
     for cte in tree.find_all(exp.CTE):
         if any(_FIRST in comment for comment in cte.this.comments or []):
-            cte.set("materialized", True)  # Spark has no word for it
+            cte.set("materialized", True)  # Spark's SQL has no keyword for it
     return tree.sql("duckdb", pretty=True)
 
 
 def lint(sql: str) -> Iterator[str]:
-    """Yield each part of the query that means something else in DuckDB."""
+    """Yield a finding for each part of the query that DuckDB understands differently."""
     tree = sqlglot.parse_one(sql, read="spark")
     for node in tree.walk():
         if type(node) in _FORBIDDEN:
@@ -75,9 +75,9 @@ def lint(sql: str) -> Iterator[str]:
         elif isinstance(node, exp.Cast):
             yield from _lint_cast(node)
         elif isinstance(node, exp.Window) and node.args.get("alias"):
-            yield "a named window: nulls are ordered otherwise than in one that stands where it is used"
+            yield "a named window: its order of nulls differs from that of an inline window"
         elif isinstance(node, exp.Alias | exp.TableAlias) and "at" in (node.alias.lower(), node.name.lower()):
-            yield "the alias at, which is a word of DuckDB's"
+            yield "the alias at: a keyword of DuckDB"
     yield from _hidden_tables(tree)
 
 
@@ -109,7 +109,7 @@ def _may_be_double(node: exp.Expression) -> bool:
 
 
 def _hidden_tables(tree: exp.Expression) -> Iterator[str]:
-    """Yield each WITH that hides a view by its name."""
+    """Yield a finding for each WITH that has the name of a view."""
     files = {file.name.removesuffix(".sql") for file in FOLDER.glob("*.sql")}
     for cte in tree.find_all(exp.CTE):
         if cte.alias in files:
@@ -117,17 +117,17 @@ def _hidden_tables(tree: exp.Expression) -> Iterator[str]:
 
 
 def duckdb_files() -> dict[Path, str]:
-    """Return what each file for DuckDB is to be."""
-    made = {}
+    """Return the text of each file for DuckDB."""
+    texts = {}
     for file in sorted(FOLDER.glob("*.sql")):
         name = file.name.removesuffix(".sql")
         if "." not in name:
             sql = spark_sql(name)
             try:
-                made[FOLDER / f"{name}.duckdb.sql"] = f"{NEEDS}{', '.join(reads(sql))}\n{translated(sql)}\n"
+                texts[FOLDER / f"{name}.duckdb.sql"] = f"{NEEDS}{', '.join(reads(sql))}\n{translated(sql)}\n"
             except (ValueError, sqlglot.ParseError) as error:
                 raise ValueError(f"{file.name}: {error}") from error
-    return made
+    return texts
 
 
 if __name__ == "__main__":

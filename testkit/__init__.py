@@ -1,1 +1,1 @@
-"""Shared by tests and benchmarks, which do not import each other: tables, brokers, processes, records, waiting."""
+"""What tests and benchmarks share, since they do not import each other: tables, brokers, processes, records, waits."""

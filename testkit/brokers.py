@@ -1,4 +1,4 @@
-"""Finds the broker that tests talk to: one given by address, one in a container, or the embedded one."""
+"""Provides the broker for tests: one at a given address, one in a container, or the embedded one."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ class BrokerUnderTest:
 
 
 def origin() -> str:
-    """Return where the broker comes from, in words; starts nothing."""
+    """Return a text that says where the broker comes from, without starting it."""
     if ADDRESS in os.environ:
         return f"{os.environ[ADDRESS]} ({ADDRESS})"
     if _container_engine_answers():
@@ -55,7 +55,7 @@ def broker_for_tests() -> Iterator[BrokerUnderTest]:
 @cache
 def _container_engine_answers() -> bool:
     with warnings.catch_warnings():
-        # docker's client leaves its socket open if no engine answers; it is collected here without a warning.
+        # docker's client leaves its socket open if no engine answers; collecting it here avoids a warning.
         warnings.simplefilter("ignore", ResourceWarning)
         answers = _ping()
         gc.collect()
@@ -74,7 +74,7 @@ def _ping() -> bool:
 def _kafka_in_a_container() -> Iterator[str]:
     """Run Kafka's own image with the embedded broker's settings as environment variables.
 
-    Inside it listens on the same port that is published on the loopback address, so one address serves both sides.
+    The port inside the container equals the published port, so one address works on both sides.
     """
     client_port, broker_port, controller_port = free_ports(3)
     node = Node(1, client_port, broker_port, controller_port)

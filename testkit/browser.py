@@ -1,4 +1,4 @@
-"""Debian's headless Chromium, and everything that a page did in it: requests, errors and drawing."""
+"""Opens pages in Debian's headless Chromium, and records their requests, errors and drawn charts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNFOLDED = """() => [...document.querySelectorAll(".chart")].filter((each) => !
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the browser; installs it first if the machine has none. Its own background requests go nowhere."""
+    """Start the browser, and install it first if needed. Its own background requests go nowhere."""
     program = debian_program("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, proxy={"server": _NOBODY})
@@ -38,7 +38,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A window. `requests` (sent to `proxy`) and `complaints` cover the time since it was opened."""
+    """A window. `requests` (sent to `proxy`) and `complaints` have everything since it was opened."""
 
     def __init__(self, browser: Browser, width: int = 1200, scheme: Scheme = "light", proxy: str = _NOBODY) -> None:
         self._context = browser.new_context(
@@ -71,11 +71,11 @@ class Visit:
         return [*self._said, *self.page.evaluate("violations")]
 
     def unfold(self) -> None:
-        """Open every folded part."""
+        """Open all folded sections."""
         self.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
 
     def draw(self) -> None:
-        """Scroll to each chart that is not folded, as a reader does, until it is drawn."""
+        """Scroll to each chart outside folded sections, and wait until it is drawn."""
         charts = self.page.evaluate_handle(_UNFOLDED)
         for number in range(self.page.evaluate("(charts) => charts.length", charts)):
             self.page.evaluate("([charts, number]) => charts[number].scrollIntoView()", [charts, number])
@@ -84,7 +84,7 @@ class Visit:
         self.page.evaluate("scrollTo(0, 0)")
 
     def broken_rules(self) -> list[str]:
-        """Return the broken accessibility rules and their places, by axe-core."""
+        """Return the accessibility rules that the page breaks and where, by axe-core."""
         self.page.evaluate(npm_file(*_AXE).read_text("utf-8"))
         found: list[dict[str, Any]] = self.page.evaluate("axe.run().then((result) => result.violations)")
         return [f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
@@ -103,7 +103,7 @@ def outside() -> Iterator[tuple[str, list[str]]]:
         do_GET = do_POST = do_HEAD = do_CONNECT = do_OPTIONS = _refuse  # noqa: N815 - named by http.server
 
         def log_message(self, *_: object) -> None:
-            """Be silent."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Proxy)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

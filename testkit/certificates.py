@@ -1,4 +1,4 @@
-"""A certificate authority for tests, and the certificates that it signs, in every format that Kafka users have."""
+"""A certificate authority for tests. It signs certificates in all formats that Kafka users have."""
 
 import subprocess
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
-STORE_PASSWORD = "store-sesame-1"  # noqa: S105 - of files that live as long as a test
+STORE_PASSWORD = "store-sesame-1"  # noqa: S105 - only for temporary files of a test
 KEY_PASSWORD = "key-sesame-2"  # noqa: S105
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A certificate, its subject's key, and its signers, starting nearest to the root."""
+    """A certificate, its key, and its signers, the root last."""
 
     certificate: x509.Certificate
     key: EllipticCurvePrivateKey
@@ -37,7 +37,7 @@ class Signed:
 
     @property
     def chain(self) -> str:
-        """The certificate and the intermediate ones, without the root, as a client presents them."""
+        """The certificate and the intermediate ones without the root: what a client presents."""
         return "".join(map(pem_of, (self.certificate, *self.signers[:-1])))
 
     def key_pem(self, password: str | None = None) -> str:
@@ -57,7 +57,7 @@ def pem_of(certificate: x509.Certificate) -> str:
 
 
 def sign(name: str, signer: Signed | None = None, *, is_authority: bool = False) -> Signed:
-    """Make a key and its certificate, self-signed without a signer; valid for the loopback address."""
+    """Create a key and a certificate for the loopback address; without a signer it is self-signed."""
     key = generate_private_key(SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -82,14 +82,14 @@ def keytool(*arguments: str) -> None:
 
 
 def trust_store(path: Path, certificate: Path, store_type: str) -> Path:
-    """Import a PEM file's certificate into a trust store as Kafka's documentation does."""
+    """Import the certificate of a PEM file into a trust store, the way Kafka's documentation shows."""
     place = ("-keystore", str(path), "-storetype", store_type, "-storepass", STORE_PASSWORD)
     keytool("-importcert", "-noprompt", "-alias", "root", "-file", str(certificate), *place)
     return path
 
 
 def jks_of(pkcs12: Path, path: Path, key_password: str = STORE_PASSWORD) -> Path:
-    """Convert a PKCS12 key store to a JKS one, whose key may have a different password."""
+    """Convert a PKCS12 key store to JKS, where the key may have a password of its own."""
     source = ("-srckeystore", str(pkcs12), "-srcstorepass", STORE_PASSWORD, "-srcalias", "me")
     target = ("-destkeystore", str(path), "-deststoretype", "JKS", "-deststorepass", STORE_PASSWORD)
     keytool("-importkeystore", *source, *target, "-destkeypass", key_password)

@@ -1,6 +1,6 @@
-"""The decoded history as a plain derivation from the records: each group is derived anew before and after each step.
+"""A plain model of the decoded history: it derives each group from the records before and after each step.
 
-Slow and short on purpose: `offsetstream/group_history/` is compared with it.
+It is slow and short on purpose. Tests compare `offsetstream/group_history/` with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def expected_changes(
 ) -> dict[str, list[Row]]:
     """Return the rows of each decoded table for rows of `group_records`, with times in milliseconds.
 
-    `ends`: offsets of logs at which a step ends, whatever follows.
+    `ends`: offsets of logs where a step must end.
     """
     found: dict[str, list[Row]] = {table: [] for table in DECODED_TABLES}
     groups = defaultdict[tuple[int, int, str], list[Row]](list)
@@ -50,11 +50,11 @@ def expected_changes(
 
 
 def difference(tables: Store, names: Mapping[str, str], *, steps_may_be_split: bool = False) -> dict[str, list[str]]:
-    """Return rows that the decoded tables lack or have in excess; empty if they are equal.
+    """Return the missing and the excess rows of the decoded tables; empty if there are none.
 
     Records of a log before its start in `decoded_logs` are not expected.
 
-    With `steps_may_be_split`, two appends of one group in one millisecond may count as two: a batch ended between
+    With `steps_may_be_split`, two appends of a group in one millisecond may be two steps, if a batch ended between
     them.
     """
     actual = {table: [_plain(row) for row in read_rows(tables.open(table))] for table in DECODED_TABLES}
@@ -79,7 +79,7 @@ def _log(row: Row) -> tuple[int, int]:
 
 
 def _storable(row: Row) -> Row:
-    """Return a row without times that no engine can store, as the tables have it."""
+    """Return a row without the times that no engine can store; the tables leave them out, too."""
     at = row.get("state_timestamp_ms")
     return row if at is None or FIRST_MS <= at <= LAST_MS else row | {"state_timestamp_ms": None}
 
@@ -119,12 +119,12 @@ def _derived(group_id: str, cells: Mapping[Any, Cell], names: Mapping[str, str])
         topics[row["member_id"]].append(row["topic"])
     subscribed = {member: ",".join(sorted(set(own))) for member, own in topics.items()}
     members = {
-        row["member_id"]: _said(row) | {"subscribed_topics": subscribed.get(row["member_id"])} for row in rows.members
+        row["member_id"]: _data(row) | {"subscribed_topics": subscribed.get(row["member_id"])} for row in rows.members
     }
-    return _said(rows.group), members, {tuple(row[n] for n in _ASSIGNMENT): _said(row) for row in rows.assignments}
+    return _data(rows.group), members, {tuple(row[n] for n in _ASSIGNMENT): _data(row) for row in rows.assignments}
 
 
-def _said(row: Row) -> Row:
+def _data(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in _PLACE}
 
 
@@ -156,6 +156,6 @@ def _plain(row: Mapping[str, Any]) -> Row:
 
 
 def _counted(rows: Iterable[Row]) -> Counter[str]:
-    # The history has the topic name that was known for the topic id at that time.
+    # The history keeps the topic name that belonged to the topic id at that time.
     named = (row | {"topic": None} if row.get("topic_id") is not None else row for row in rows)
     return Counter(str(sorted(row.items())) for row in named)

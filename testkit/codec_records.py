@@ -1,4 +1,4 @@
-"""Seeded random records of every type and version in Kafka's JSON form, generated from the layouts."""
+"""Random records of every type and version in Kafka's JSON form, generated from the layouts and a seed."""
 
 from base64 import b64encode
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _ALPHABET = 'abcXYZ019-_./,]:"\\ \n\t\b\f\r\0\x01\x1f\x7f\x80\xa0éßłя日本\
 
 
 def text(rng: Random) -> str:
-    """A string: often short, sometimes empty, sometimes beyond the one and two byte lengths."""
+    """Return a string: often short, sometimes empty, sometimes too long for a length of one or two bytes."""
     length = rng.choice([0, 1, 2, 5, 9, 20, 20, 126, 127, 128])
     alphabet = _ALPHABET if rng.random() < 0.5 else _ALPHABET[:20]
     repeats = 1 if rng.random() < 0.98 else 60
@@ -45,7 +45,7 @@ def _cell(rng: Random, field: Field, kind: str, version: int) -> Any:
 
 
 def message(rng: Random, fields: tuple[Field, ...], version: int) -> JsonObject:
-    """One message with the fields of a version; tagged fields absent, default, null or set."""
+    """Return a message with the fields of a version; tagged fields are absent, default, null or set."""
     result: JsonObject = {}
     for field in fields:
         if version not in field.versions or (field.tag is not None and rng.random() < 0.4):
@@ -58,13 +58,13 @@ def message(rng: Random, fields: tuple[Field, ...], version: int) -> JsonObject:
 
 
 def fields_of(fields: tuple[Field, ...], release: str) -> tuple[Field, ...]:
-    """Return the fields that a release knows."""
+    """Return the fields that a release has."""
     known = [f for f in fields if not f.since or parse_release(f.since) <= parse_release(release)]
     return tuple(replace(field, fields=fields_of(field.fields, release)) for field in known)
 
 
 def shape_of(shape: Shape, release: str) -> Shape:
-    """Return a layout as a release knows it."""
+    """Return a layout with the fields that a release has."""
     return replace(shape, fields=fields_of(shape.fields, release))
 
 
@@ -83,12 +83,12 @@ class Layout:
         return record.value if self.older < 0 else record.older_values[self.older]
 
     def random_value(self, rng: Random, release: str = LAST_RELEASE) -> JsonObject:
-        """A random value as its JSON `{"version", "data"}`."""
+        """Return a random value as its JSON `{"version", "data"}`."""
         fields = fields_of(self.shape.fields, release)
         return {"version": self.version, "data": message(rng, fields, self.version)}
 
     def random_key(self, rng: Random) -> JsonObject:
-        """A random key of the type as its JSON `{"type", "data"}`."""
+        """Return a random key of the type as its JSON `{"type", "data"}`."""
         return {"type": self.type, "data": message(rng, record_types()[self.type].key.fields, 0)}
 
 
@@ -99,5 +99,5 @@ def present_layouts() -> list[Layout]:
 
 
 def older_layouts() -> list[Layout]:
-    """Return the layouts of older releases under the same version."""
+    """Return the layouts that older releases had under the same version number."""
     return [Layout(r.type, 0, older) for r in record_types().values() for older in range(len(r.older_values))]

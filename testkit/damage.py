@@ -1,4 +1,4 @@
-"""Damages files of a table, as failing disks and rules of an object store do."""
+"""Damages files of a table, like failing disks and the lifecycle rules of object stores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def empty_last_entry(table: Path) -> None:
 
 
 def lose_entries(table: Path) -> None:
-    """Leave the last entry only: a rule that deletes old files takes the others, and the checkpoint."""
+    """Keep only the last entry, like a rule that deletes old files, checkpoints included."""
     last = _entries(table)[-1]
     for file in (table / "_delta_log").iterdir():
         if file != last:

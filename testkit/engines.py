@@ -47,7 +47,7 @@ def by_delta_rs(path: str, column: str, text: str) -> int:
 
 
 def by_look_up(path: str, column: str, text: str) -> int:
-    """Our own commands, with tables named by a URI."""
+    """Our own commands, with the tables at a URI."""
     root, table = path.rsplit("/", 1)
     store = PathStore(root if "://" in root else Path(root).as_uri())
     return len(Lookup(store).rows(table, [column], {column: [text]}))
@@ -57,7 +57,7 @@ READERS: tuple[Reader, ...] = (by_duckdb, by_pyarrow, by_polars, by_delta_rs, by
 
 
 def require_that_all_read(tables: PathStore, table: str, *others: Reader) -> int:
-    """Filter each text column by each of its values in each engine. Returns the number of rows of the table."""
+    """Filter each text column by its greatest value in each engine. Return the number of rows of the table."""
     path = tables.table(table)
     rows = pa.table(QueryBuilder().register("rows", DeltaTable(path)).execute("SELECT * FROM rows")).to_pylist()
     for column in load_schema(table).columns:
@@ -78,7 +78,7 @@ _TYPES = {
     "boolean": "BOOLEAN",
     "timestamp": "TIMESTAMP",
 }
-# For so few rows it is quicker without compilation.
+# With so few rows, Spark is faster without compilation.
 _QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -95,15 +95,15 @@ class BothEngines:
         for name, value in _QUICK.items():
             self._session.conf.set(name, value)
         for name, frame in tables.items():
-            # Collected, because a temporary view belongs to the session of its frame.
+            # A temporary view belongs to the session of its frame, so the rows move to this session.
             self._session.createDataFrame(frame.toArrow(), frame.schema).createOrReplaceTempView(name)
 
     def all(self, at: datetime) -> dict[str, list[Row]]:
-        """Return the rows of every view, instants as microseconds since 1970; AssertionError if the engines differ."""
+        """Return the rows of all views, with times in microseconds since 1970; AssertionError if the engines differ."""
         return {view.name: self.view(view, at) for view in all_views().values()}
 
     def view(self, view: View, at: datetime) -> list[Row]:
-        """Return the rows of one view. The views that it reads must come before it."""
+        """Return the rows of one view; call this for the views that it reads first."""
         frame = self._session.sql(_sql(view, self._now), args={"at": at} if view.is_at else None)
         columns = [(field.name, _TYPES[field.dataType.simpleString()]) for field in frame.schema.fields]
         assert columns == [(column.name, column.type) for column in view.columns], view.name
@@ -122,11 +122,11 @@ def _sql(view: View, now: datetime) -> str:
 
 
 def _ordered(rows: list[Row]) -> list[Row]:
-    told = [{name: _told(value) for name, value in row.items()} for row in rows]
-    return sorted(told, key=lambda row: [str(value) for value in row.values() if not isinstance(value, float)])
+    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    return sorted(plain, key=lambda row: [str(value) for value in row.values() if not isinstance(value, float)])
 
 
-def _told(value: object) -> object:
+def _plain(value: object) -> object:
     if isinstance(value, datetime):
         at = value.astimezone(UTC)
         return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -8,5 +8,5 @@ MORE = float(os.environ.get("OFFSETSTREAM_TEST_EXAMPLES", "1"))
 
 
 def examples(count: int) -> int:
-    """Return the number of examples for a test that draws `count` by day."""
+    """Return the number of examples for a test that draws `count` of them in a daily run."""
     return max(1, round(count * MORE))

@@ -1,4 +1,4 @@
-"""Status and time lag as known in the field, in plain Python: Burrow's evaluation, kafka-lag-exporter's look-up."""
+"""Status as Burrow evaluates it, and time lag as kafka-lag-exporter looks it up, in plain Python."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Limits:
     allowed_lag: int = 0
 
 
-def burrow_status(  # noqa: PLR0911 - a rule each
+def burrow_status(  # noqa: PLR0911 - one return for each rule
     window: Sequence[Commit], ends: Sequence[int], now_ms: int, limits: Limits
 ) -> tuple[str, str]:
     """Return a partition's status and the rule that decided it.
 
-    `window` has the last commits, oldest first; `ends` the ring of sampled ends, newest last.
+    `window` has the last commits, and `ends` the last sampled ends; both have the oldest first.
     """
     if not window:
         return "OK", "empty"
@@ -59,7 +59,7 @@ def burrow_status(  # noqa: PLR0911 - a rule each
 
 
 def _is_rewound(window: Sequence[Commit]) -> bool:
-    """Whether the first commit that went back was never caught up again."""
+    """Return whether an offset went back, and no later commit reached the old one again."""
     for at in range(1, len(window)):
         before = window[at - 1].offset
         if window[at].offset < before:
@@ -68,14 +68,14 @@ def _is_rewound(window: Sequence[Commit]) -> bool:
 
 
 class LookupTable:
-    """The points of one partition as the exporter keeps them, without its limit of sixty."""
+    """The points that the exporter keeps of a partition, without its limit of sixty."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
         self.has_dropped = False
 
     def add(self, point: Point) -> None:
-        """Add a sample. One that is older or lower than the newest is ignored."""
+        """Add a sample; ignore it if it is older or lower than the newest."""
         if self.points and (self.points[-1][1] >= point[1] or self.points[-1][0] > point[0]):
             self.has_dropped = True
         elif len(self.points) > 1 and self.points[-1][0] == self.points[-2][0] == point[0]:
@@ -84,7 +84,7 @@ class LookupTable:
             self.points.append(point)
 
     def time_of(self, offset: int) -> tuple[str, float | None]:
-        """Return the method by which the offset's write time is known, and the time in milliseconds."""
+        """Return how the write time of the offset was found, and this time in milliseconds."""
         if self.points and offset == self.points[-1][0]:
             return "zero", None
         if len(self.points) < 2:

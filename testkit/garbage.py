@@ -1,4 +1,4 @@
-"""Garbage for __consumer_offsets, as anyone with write access could send it: for benchmarks and tests."""
+"""Undecodable records for __consumer_offsets; anyone with write access to the topic could send them."""
 
 import random
 import struct
@@ -15,7 +15,7 @@ Record = tuple[bytes, bytes | None]
 
 
 def garbage(records: int, least: int, most: int, seed: int = 0) -> Iterator[Record]:
-    """Yield undecodable records, each broken in another way, `least` to `most` bytes long."""
+    """Yield undecodable records of `least` to `most` bytes, broken in different ways."""
     chance = random.Random(seed)
     noise = chance.randbytes(most + 4096)
     for number in range(records):
@@ -69,7 +69,7 @@ def _struct(key_type: int, *texts: str) -> bytes:
 
 
 def produce(bootstrap_server: str, records: Iterator[tuple[int, bytes | None, bytes | None]], most: int = 1) -> None:
-    """Write (partition, key, value) records; brokers accept them from this client id only.
+    """Write (partition, key, value) records, with the only client ID that brokers accept for them.
 
     `most`: the largest size in bytes.
     """

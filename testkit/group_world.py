@@ -1,4 +1,4 @@
-"""A made-up cluster over some minutes, generated from a seed: the rows of the job's tables, for the views."""
+"""Generates from a seed what happens in a made-up cluster, as rows of the job's tables, for tests of views."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Log:
 
 @dataclass
 class _Group:
-    """The coordinator's knowledge of a group."""
+    """What the coordinator knows of a group."""
 
     group_id: str
     kind: str
@@ -52,7 +52,7 @@ class _Group:
 
 
 class GroupWorld:
-    """Groups of all types and habits, over sampled logs."""
+    """Groups of all types with different habits, over sampled logs."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class GroupWorld:
         *,
         abandons: bool = False,
     ) -> None:
-        """`changing`: so many groups more, each of which goes from the classic protocol to KIP-848 and back.
+        """`changing`: the number of further groups that go from the classic protocol to KIP-848 and back.
 
         `abandons`: the members of slow groups give up one of their topics.
         """
@@ -78,7 +78,7 @@ class GroupWorld:
         self._groups = [self._new_group(number) for number in range(groups)]
         self._groups += [self._changing_group(number) for number in range(groups, groups + changing)]
         planned = sorted(self._plan(), key=lambda each: each[0])
-        if until_minute is not None:  # as it was at that time
+        if until_minute is not None:  # the cluster at that time
             self.now_ms = START_MS + round(until_minute * MINUTE)
         for at_ms, act in planned:
             if at_ms < self.now_ms:
@@ -249,7 +249,7 @@ class GroupWorld:
         newcomer = f"{group.group_id}-member-{group.joined}"
         static = [member for member in group.members if _instance(member)]
         if not group.members and self._rng.random() < 0.5:
-            group.kind, group.epoch = other, 0  # another group with this id
+            group.kind, group.epoch = other, 0  # a new group with this id
         if not group.members or act == "joins":
             self._rebalance(group, at_ms, [*group.members, newcomer])
         elif act == "returns" and static:

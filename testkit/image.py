@@ -1,8 +1,8 @@
-"""The image and docker-compose.yml without a container engine: read as data, built, and run as processes.
+"""Reads, builds and runs the image and docker-compose.yml without a container engine, as processes.
 
 The folder of a build stands for the root, `/`. Each RUN runs its script unchanged, with only the programs of the base
-image. COPY copies from the context, less .dockerignore, or from an earlier stage. Files that a stage leaves outside
-of its copies are gone in the next one. Steps that need root are not run: `Builder.skipped` lists them.
+image. COPY copies from the context without what .dockerignore excludes, or from an earlier stage. Other files of a
+stage are not in the next one. Steps that need root are not run: `Builder.skipped` lists them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Step = tuple[str, str]
 
 @dataclass
 class Stage:
-    """A stage: its name or number, the image or earlier stage that it starts from, and its steps (keyword and rest)."""
+    """A stage: name or number, the image or stage that it starts from, and its steps (keyword and rest)."""
 
     name: str
     base: str
     steps: list[Step] = field(default_factory=list)
 
     def last(self, keyword: str) -> str | None:
-        """The rest of the last step with a keyword; the last one counts."""
+        """Return the rest of the last step with this keyword: the last one counts."""
         return next((rest for word, rest in reversed(self.steps) if word == keyword), None)
 
 
@@ -68,7 +68,7 @@ def _steps(text: str) -> Iterator[Step]:
         yield keyword, rest.strip()
 
 
-# Of what Debian's slim image has (coreutils, dash, bash, sed, grep, findutils, tar, gzip). It has no ps, curl or java.
+# Programs of Debian's slim image (coreutils, dash, bash, sed, grep, findutils, tar, gzip). No ps, curl or java.
 _PROGRAMS = """
     bash sh sed grep xargs find tar gzip env cat cp ln ls mkdir mv rm basename dirname readlink realpath tr cut head
     tail sort uname id test chmod printf echo sleep date mktemp wc expr nice nohup hostname touch tee getconf
@@ -89,7 +89,7 @@ class BuiltImage:
     health: list[str]
 
     def command(self, words: Sequence[str], **more: str) -> list[str]:
-        """Return the command that runs a program of the image in its environment, without the tests' environment."""
+        """Return the command that runs a program of the image, with only the image's environment."""
         program = shutil.which(words[0], path=self.environment["PATH"])
         assert program, f"the image has no {words[0]}"
         variables = [f"{name}={value}" for name, value in {**self.environment, **more}.items()]
@@ -117,7 +117,7 @@ class Builder:
         (folder / "home").mkdir()
 
     def build(self, name: str | None = None) -> BuiltImage:
-        """Build a stage and its prerequisites; the last stage by default."""
+        """Build a stage (default: the last one) and the stages that it needs."""
         wanted = name or list(self._stages)[-1]
         self._need(wanted)
         self._begin_from(wanted)
@@ -192,7 +192,7 @@ class Builder:
             for path in _ABSOLUTE.findall(script):
                 self._place(path).mkdir(parents=True)
             return
-        assert not _ABSOLUTE.search(script), f"a RUN names a path, which is another one here: {script}"
+        assert not _ABSOLUTE.search(script), f"a RUN names an absolute path, outside of the build: {script}"
         cwd, env = self._place(made.folder), {**made.environment, **_trusted()}
         done = subprocess.run(["sh", "-c", script], cwd=cwd, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (script, done.stdout, done.stderr)
@@ -216,12 +216,12 @@ def _within(root: Path, path: str) -> Path:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Copy a tree as hard links: built stages never change, and each has a gigabyte."""
+    """Copy a tree as hard links: a stage has a gigabyte, and never changes once it is built."""
     shutil.copytree(source, target, symlinks=True, copy_function=os.link)
 
 
 def _trusted() -> dict[str, str]:
-    """Let pip's Java trust the same authorities as this machine's Java, such as a proxy."""
+    """Return settings with which pip's Java trusts the same authorities as this machine's Java, such as a proxy's."""
     java = shutil.which("java")
     store = Path(java).resolve().parents[1] / "lib" / "security" / "cacerts" if java else Path("none")
     return {"JAVA_TOOL_OPTIONS": f"-Djavax.net.ssl.trustStore={store}"} if store.is_file() else {}
@@ -233,7 +233,7 @@ def _link_programs(folder: Path) -> None:
         if (found := shutil.which(name)) is not None:
             (folder / name).symlink_to(found)
     own = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for name in ("python", "python3"):  # no links: through a link Python would look for its library next to it
+    for name in ("python", "python3"):  # no links: through a link, Python would look for its library in this folder
         (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(str(own))} "$@"\n')
         (folder / name).chmod(0o755)
 
@@ -241,13 +241,13 @@ def _link_programs(folder: Path) -> None:
 ROOT = Path(__file__).parents[1]
 COMPOSE, DOCKERFILE = ROOT / "docker-compose.yml", ROOT / "Dockerfile"
 OURS = "offsetstream"  # prefix of our image names
-# What an image's programs are on this machine; others are run by their names.
+# Where this machine has a program of an image; all others have the same name here.
 _ON_THIS_MACHINE = {"python": [sys.executable], "offsetstream": [sys.executable, "-m", "offsetstream"]}
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service of the file. `entrypoint` is our image's if the service names none."""
+    """A service of the file. Ours have the entry point of our image unless they name one."""
 
     name: str
     spec: Mapping[str, Any]
@@ -262,7 +262,7 @@ class Service:
 
     @property
     def command(self) -> list[str]:
-        """The container's command, entry point first. For an image that is not ours the entry point is unknown."""
+        """The container's command, entry point first; the entry points of other images are unknown."""
         entrypoint = self.spec.get("entrypoint", ["offsetstream"] if self.is_ours else [])
         return [unescaped(word) for word in (*entrypoint, *self.spec.get("command", []))]
 
@@ -274,18 +274,18 @@ class Service:
     def health(self) -> list[str]:
         """The health check command; [] if there is none."""
         test = [unescaped(word) for word in self.spec.get("healthcheck", {}).get("test", [])]
-        assert not test or test[0] == "CMD", f"{self.name}: a health check that is no command"
+        assert not test or test[0] == "CMD", f"{self.name}: its health check is not a command"
         return test[1:]
 
     @property
     def ports(self) -> dict[int, tuple[str, int]]:
-        """The published ports of the container, with address and host port."""
+        """The address and host port of each published port."""
         published = (str(each).rsplit(":", 2) for each in self.spec.get("ports", []))
         return {int(inside): (address, int(outside)) for address, outside, inside in published}
 
     @property
     def mounts(self) -> dict[str, str]:
-        """The mounts by container path: a volume's name, or a path of this repository."""
+        """The volume, or the path in this repository, of each mount's path in the container."""
         return {place.split(":")[1]: place.split(":")[0] for place in self.spec.get("volumes", [])}
 
 
@@ -300,14 +300,14 @@ def services() -> dict[str, Service]:
 
 
 def unescaped(text: object) -> str:
-    """Return a text as the container gets it; AssertionError for a variable, whose value the user would set."""
+    """Return a text as the container gets it; AssertionError if it has a variable that users would set."""
     assert not re.search(r"(?<!\$)(?:\$\$)*\$[\w{]", str(text)), f"a variable: {text}"
     return str(text).replace("$$", "$")
 
 
 @dataclass(frozen=True)
 class Places:
-    """Local replacements for a container's addresses, ports and paths."""
+    """Replaces the addresses, ports and paths of containers with local ones."""
 
     instead: Mapping[str, str]
 
@@ -320,14 +320,14 @@ class Places:
         return [self.of(word) for word in command]
 
     def command(self, words: list[str]) -> list[str]:
-        """The same with this machine's programs."""
+        """Return the command with local addresses and this machine's programs."""
         return [*_ON_THIS_MACHINE.get(words[0], words[:1]), *self.words(words[1:])]
 
     def environment(self, service: Service) -> dict[str, str]:
         return {name: self.of(value) for name, value in service.environment.items()}
 
     def is_well(self, health: list[str]) -> bool:
-        """Run the health check as the container engine would."""
+        """Run the health check like a container engine."""
         done = subprocess.run(
             self.command(health), capture_output=True, env={**os.environ}, check=False, timeout=SECONDS
         )

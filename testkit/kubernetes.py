@@ -1,6 +1,6 @@
-"""The chart and the manifests without a cluster: rendered by Helm, held against the schemas that a cluster would use.
+"""Renders the chart with Helm, and checks manifests against the schemas that a cluster would use, without a cluster.
 
-Both programs come by the Go module proxy, Kubernetes' schemas by PyPI, and those of operators are in their Go modules.
+Helm and kubeconform come from the Go module proxy, Kubernetes' schemas from PyPI, those of operators from Go modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RELEASE = "offsetstream"
 HELM = ("helm.sh/helm/v4/cmd/helm", "v4.3.2")
 KUBECONFORM = ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
 SCHEMAS = "kubernetes-validate==1.37.0"
-VERSIONS = ("1.25.0", "1.37.0")  # the oldest and the newest of Kubernetes whose schemas these are
+VERSIONS = ("1.25.0", "1.37.0")  # the oldest and the newest Kubernetes that the package of schemas has
 OPERATORS = {
     ("github.com/kubeflow/spark-operator/v2", "v2.3.0"): (
         "config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"
@@ -34,39 +34,39 @@ Manifest = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """What a program says of what it does not take."""
+    """A program refused its input; the text is what it printed."""
 
 
 def helm(*arguments: str | Path, given: str = "") -> str:
-    """Run it, without a cluster, and return what it says; RefusedError with that where it refuses."""
-    return _said(go_program(*HELM), arguments, given)
+    """Run Helm without a cluster, and return its output; RefusedError if it fails."""
+    return _output(go_program(*HELM), arguments, given)
 
 
 def rendered(values: Mapping[str, Any], *options: str) -> list[Manifest]:
-    """Return what the chart makes of these values; RefusedError where it or its schema refuses them."""
+    """Return the manifests of the chart with these values; RefusedError if it or its schema refuses them."""
     text = helm("template", RELEASE, CHART, "--values", "-", *options, given=yaml.safe_dump(dict(values)))
     return [each for each in yaml.safe_load_all(text) if each]
 
 
 def conforms(manifests: Iterable[Manifest] | str, schemas: Path, version: str) -> int:
-    """Hold manifests against the schemas of a version of Kubernetes, and count them; RefusedError for a bad one."""
+    """Check manifests against the schemas of a Kubernetes version, and count them; RefusedError for a bad one."""
     text = manifests if isinstance(manifests, str) else yaml.safe_dump_all(manifests)
     kinds = schemas / "{{.NormalizedKubernetesVersion}}" / "{{.ResourceKind}}{{.KindSuffix}}.json"
     options = ("-strict", "-summary", "-output", "json", "-kubernetes-version", version, "-schema-location", str(kinds))
-    found = json.loads(_said(go_program(*KUBECONFORM), options, text))["summary"]
+    found = json.loads(_output(go_program(*KUBECONFORM), options, text))["summary"]
     assert not found["skipped"], found
     return int(found["valid"])
 
 
 def write_schemas(folder: Path) -> Path:
-    """Write the schemas as kubeconform finds them, and return the folder: one for each version of Kubernetes."""
+    """Write the schemas where kubeconform looks for them: in a folder for each version. Return the parent folder."""
     shipped = python_packages(SCHEMAS) / "kubernetes_validate" / "kubernetes-json-schema"
     own = dict(_of_operators())
     for version in VERSIONS:
         target = folder / f"v{version}"
         target.mkdir()
         for file in (shipped / f"v{version}-local-strict").glob("*.json"):
-            # They name each other, and themselves, by addresses where nobody answers.
+            # Schemas refer to each other, and to themselves, by addresses that do not exist.
             schema = json.loads(file.read_text("utf-8").replace('"/api/_definitions.json#', '"_definitions.json#'))
             schema.pop("$id", None)
             (target / file.name).write_text(json.dumps(schema), "utf-8")
@@ -76,7 +76,7 @@ def write_schemas(folder: Path) -> Path:
 
 
 def _of_operators() -> Iterable[tuple[str, Manifest]]:
-    """Yield the schemas of operators' kinds, by the names of their files."""
+    """Yield file name and schema of each kind that an operator defines."""
     for module, file in OPERATORS.items():
         declared = yaml.safe_load((go_module(*module) / file).read_text("utf-8"))["spec"]
         for version in declared["versions"]:
@@ -88,7 +88,7 @@ def _of_operators() -> Iterable[tuple[str, Manifest]]:
 
 
 def _strict(schema: Any) -> Any:
-    """Return a schema of a resource definition that takes no field which it does not name, as a cluster would not."""
+    """Return a copy of a schema that refuses unknown fields, as a cluster does."""
     if isinstance(schema, list):
         return [_strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -100,7 +100,7 @@ def _strict(schema: Any) -> Any:
     return strict
 
 
-def _said(program: Path, arguments: Iterable[str | Path], given: str) -> str:
+def _output(program: Path, arguments: Iterable[str | Path], given: str) -> str:
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""Topics of a real cluster, their readers and writers: plain writes, batches, committed and aborted transactions."""
+"""Creates, writes and reads topics of a real cluster, with committed, aborted and open transactions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Record = Mapping[str, Any]
 def create_topic(
     server: str, topic: str, partitions: int | list[list[int]] = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    """Create a topic with this many partitions, or with the given replicas of each."""
-    admin = admin_client(server)  # without a name it would be collected before its answer arrives
+    """Create a topic. `partitions`: their number, or a list with the replicas of each."""
+    admin = admin_client(server)  # without a variable it would be collected before its answer arrives
     if isinstance(partitions, int):
         new = NewTopic(topic, partitions, config=dict(config or {}))
     else:
@@ -32,7 +32,7 @@ def create_topic(
 def write(
     server: str, topic: str, *records: Record, partition: int = 0, properties: Mapping[str, Any] | None = None
 ) -> None:
-    """Write records, each given as arguments of `Producer.produce`, and flush."""
+    """Write records, given as arguments of `Producer.produce`, and flush."""
     producer = Producer({"bootstrap.servers": server, **(properties or {})}, logger=QUIET)
     _produce(producer, topic, partition, records)
 
@@ -46,7 +46,7 @@ def numbered(count: int, first: int = 0) -> list[Record]:
 def transaction(
     server: str, transactional_id: str, topic: str, *records: Record, partition: int = 0
 ) -> Iterator[Producer]:
-    """Return a transaction that has written the records. The caller ends it; otherwise it stays open."""
+    """Write the records in a transaction. It stays open until the caller ends it."""
     config = {"bootstrap.servers": server, "transactional.id": transactional_id, "transaction.timeout.ms": TEN_MINUTES}
     producer = Producer(config, logger=QUIET)
     producer.init_transactions(SECONDS)
@@ -70,7 +70,7 @@ def await_end(server: str, *places: tuple[str, int]) -> None:
 
 
 def joined(server: str, group: str, topic: str) -> Consumer:
-    """Return a member of the group that has the topic's partitions and commits nothing."""
+    """Return a member of the group that owns the topic's partitions and commits nothing."""
     config = {"bootstrap.servers": server, "group.id": group, "enable.auto.commit": False}
     consumer = Consumer(config, logger=QUIET)
     consumer.subscribe([topic])
@@ -86,11 +86,11 @@ def joined(server: str, group: str, topic: str) -> Consumer:
 def _produce(producer: Producer, topic: str, partition: int, records: Sequence[Record]) -> None:
     refused: list[Any] = []
 
-    def told(error: Any, _: Any) -> None:
+    def delivered(error: Any, _: Any) -> None:
         if error is not None:
             refused.append(error)
 
     for record in records:
-        producer.produce(topic, partition=partition, on_delivery=told, **record)
+        producer.produce(topic, partition=partition, on_delivery=delivered, **record)
     assert producer.flush(SECONDS) == 0
     assert not refused, refused

@@ -1,4 +1,4 @@
-"""The expected result of a merge in plain Python, and random merges: every way of merging must agree with it."""
+"""A model of merges in plain Python, and random merges: every engine must give the same result as the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Step:
-    """One merge: its source rows, each with `_deleted`. `only` lists their partitions."""
+    """One merge: its source rows with `_deleted`, and in `only` their partitions."""
 
     rows: list[Row]
     batch: BatchId
@@ -70,7 +70,7 @@ def _position(row: Row) -> tuple[int, int]:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in an order that does not depend on how they were written."""
+    """Sort the rows, so that the order of writes does not matter."""
     return sorted(rows, key=lambda row: [(value is not None, str(value)) for value in row.values()])
 
 
@@ -79,15 +79,15 @@ def source_schema(schema: TableSchema) -> pa.Schema:
 
 
 def source_table(schema: TableSchema, rows: Iterable[Row]) -> pa.Table:
-    """Return the rows as a merge source. Missing columns are null, and rows are no deletions by default."""
+    """Return the rows as a merge source. Missing columns are null; without `_deleted` a row is an update."""
     empty = dict.fromkeys(schema.column_names) | {DELETED: False}
     return pa.Table.from_pylist([empty | row for row in rows], schema=source_schema(schema))
 
 
 def random_steps(rng: Random, schema: TableSchema, steps: int, keys: int = 30) -> Iterator[Step]:
-    """Return merges that touch each other's rows: keys come from a small pool.
+    """Yield merges that change the same rows again: their keys come from a small pool.
 
-    Some are loads, some start a checkpoint.
+    Some merges are loads, and some start a new checkpoint.
     """
     pool = [_random_columns(rng, schema, schema.key) for _ in range(keys)]
     checkpoint_id, batch_id = 1, -1

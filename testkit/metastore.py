@@ -1,4 +1,4 @@
-"""Hive's metastore as a service of its own, over Derby, out of pip PySpark's jars."""
+"""Hive's metastore as a service over Derby, from the jars of pip's PySpark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 
 @dataclass(frozen=True)
 class Metastore:
-    """A metastore that can be run; `conf` is what a session of Spark's needs to use it, which asks it at first use."""
+    """A metastore that `running` starts. A Spark session needs `conf`, and connects at first use."""
 
     port: int
     folder: Path
@@ -35,16 +35,16 @@ class Metastore:
 
     @property
     def options(self) -> list[str]:
-        """The same for a command."""
+        """The same settings as options of a command."""
         return [part for name, value in self.conf.items() for part in ("--conf", f"{name}={value}")]
 
     def place_of(self, schema: str) -> Path:
-        """Where the tables of a schema lie, which Spark makes there by itself."""
+        """Return the folder where Spark creates the tables of a schema."""
         return self.folder / "warehouse" / f"{schema}.db"
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run it meanwhile; it ends with this process, even one that is killed."""
+        """Run the metastore. It also ends if this process is killed."""
         said = self.folder / "metastore.txt"
         with closing(GuardedProcesses()) as processes:
             processes.start(_MAIN, _command(self.folder, self.port), said)
@@ -57,7 +57,7 @@ class Metastore:
 
 
 def metastore_in(folder: Path) -> Metastore:
-    """Return a metastore that is to keep all that it has in the folder."""
+    """Return a metastore that keeps all its data in the folder."""
     return Metastore(free_ports(1)[0], folder)
 
 
@@ -69,7 +69,7 @@ def _command(folder: Path, port: int) -> list[str]:
         "datanucleus.connectionPoolingType": "HikariCP",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": str(folder / "warehouse"),
-        "hive.async.log.enabled": "false",  # its library is not among PySpark's
+        "hive.async.log.enabled": "false",  # PySpark's jars lack the library for it
     }
     jars = Path(pyspark.__file__).parent / "jars" / "*"
     options = ["-Xmx256m", *SHORT_LIVED, *(f"-D{name}={value}" for name, value in settings.items())]

@@ -1,6 +1,6 @@
-"""The recorded incident that the documents show: its tables (tests/fixtures/night/), and the commands' output.
+"""The recorded incident in the documents: its tables (tests/fixtures/night/), and the output of commands on them.
 
-`python -m testkit.night` writes the output into the documents, below the commands there.
+`python -m testkit.night` writes the output below the commands in the documents.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from testkit.tables import append_rows, new_tables, table_schemas
 FIXTURE = Path(__file__).parents[1] / "tests" / "fixtures" / "night"
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / "how-to" / name for name in ("investigate.md", "runbooks.md"))]
-TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # read by the job only
+TABLES = sorted(table_schemas().keys() - {"group_cells", "history_ledger", "job_lease"})  # only the job reads them
 SHOWN = re.compile(r"(?<=^```text\n)\$ offsetstream (.*?)\n(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
 
 
 def night_tables(root: Path) -> None:
-    """Make the tables."""
+    """Create the tables of the incident."""
     new_tables(root)
     for file in sorted(FIXTURE.glob("*.parquet")):
         append_rows(root, file.stem, pq.read_table(file).to_pylist())
 
 
 def answer(tables: Path, command: str) -> str:
-    """Return the output of a command as a user sees it."""
+    """Return the output of a command as users see it."""
     done = offsetstream(*shlex.split(command), environment={"OFFSETSTREAM_TABLES": str(tables)})
     return done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""The page that `offsetstream report` writes: tables for it, also under hostile names, and its parts."""
+"""Writes tables for the page of `offsetstream report`, also with hostile names, and parses the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testkit.tables import new_tables
 IDS = (
     *("", " ", " lead", "tab\t", "nul\0nul", "a,b", "line\nfeed", "cr\rlf\r\n", 'q"uo"te', "it's", "--group", "%s{}"),
     *("\x1b[31mred\x1b]0;title\x07", "\x9b31m", "a\x85b", "a\u2028b", "\u202eright to left", "\ufeffmark", "null"),
-    # As long as Kafka's strings may be: 32,767 bytes.
+    # The longest string that Kafka allows has 32,767 bytes.
     *("g" * 32_767, "\x7f" * 32_767, "😀" * 8191, "\U0010ffff" * 8191),
 )
 
@@ -31,7 +31,7 @@ _NAMES = {"group_id", "topic", "member_id", "client_id", "client_host", "group_i
 
 
 def write_world(root: Path, renamed: Callable[[Any], Any] = lambda value: value, groups: int = 12) -> None:
-    """Write the tables of a made-up cluster, of the period, whose names are as `renamed` has them."""
+    """Write the tables of a made-up cluster for the period; `renamed` changes all names."""
     world = GroupWorld(1, groups=groups).rows
     new_tables(
         root,
@@ -43,7 +43,7 @@ def write_world(root: Path, renamed: Callable[[Any], Any] = lambda value: value,
 
 
 def write_hostile_world(root: Path) -> None:
-    """Write the same where each name is one of those, a group for each of them; the longest are 1,000 characters."""
+    """Write the same tables with hostile names only, one group for each; the longest have 1,000 characters."""
     names = [each[:1000] for each in (*MARKUP, *IDS)]
     found: dict[Any, str | None] = {None: None}
 

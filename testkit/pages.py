@@ -1,4 +1,4 @@
-"""A failure is shown as one page: its end, and the path of the complete text."""
+"""Shortens the text of a failure to one page, which names the file with the complete text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINES, _FIRST, _COLUMNS = 60, 15, 300
 
 
 def end_of(file: Path, *, goes: bool = False) -> str:
-    """Return the last lines of a file, and its path. A file that `goes` with the test is copied first."""
+    """Return the last lines of a file, and its path. A file that `goes` (deleted after the test) is copied first."""
     if not file.exists():
         return f"{file.name}: there is no such file"
     text = file.read_text(errors="replace")
@@ -24,7 +24,7 @@ def end_of(file: Path, *, goes: bool = False) -> str:
 
 
 def page(text: str, name: str) -> str:
-    """Return the text, or the start and end of a long one; the complete text is then in a file of that name."""
+    """Return the text. Of a long text return start and end, and write all of it to a file of that name."""
     lines = text.splitlines()
     if len(lines) <= _LINES and _narrow(lines) == lines:
         return text

@@ -1,7 +1,7 @@
-"""Pytest's part of the kit: the world that tests run in, failures of a page, and processes that a test left.
+"""The kit's pytest plugin: it sets up the process, shortens failures to a page, and ends processes that tests left.
 
-Whatever started pytest hands on what it has: signals that are ignored (`nohup make test`, `make test &` in a script),
-settings of Spark, Java and ours in the environment, proxies. Tests, and all that they start, must not depend on it.
+Pytest inherits much from its parent: ignored signals (`nohup make test`, `make test &` in a script), proxies, and
+settings of Spark, Java and offsetstream. Tests, and all processes that they start, must not depend on these.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from testkit.pages import page
 from testkit.processes import started_with
 from testkit.waiting import PATIENCE
 
-_RUN = "OFFSETSTREAM_TEST_RUN"  # in the environment of whatever a session of tests starts: the pid of that session
-_OPEN_FILES = 4096  # of a broker with fifty offsets partitions that roll at once, of Spark, and of their clients
+_RUN = "OFFSETSTREAM_TEST_RUN"  # marks each process that a test session starts: the session's pid
+_OPEN_FILES = 4096  # enough for a broker whose fifty offsets partitions roll at once, Spark, and their clients
 _GRACE_SECONDS = 20.0 * PATIENCE  # a JVM ends a moment after the process that it served
 
-# What changes what Spark, Java, Python, Kafka and we do.
+# Variables that change the behaviour of Spark, Java, Python, Kafka or offsetstream.
 _FORGOTTEN = re.compile(
     r"OFFSETSTREAM_(?!TEST_|CACHE$|IVY_SETTINGS$)|SPARK_|PYSPARK_|HADOOP_|HIVE_|KAFKA_|DATABRICKS_|AWS_|AZURE_|GOOGLE_"
     r"|PYTHON(WARNINGS|STARTUP|UNBUFFERED|DONTWRITEBYTECODE)$"
@@ -41,27 +41,27 @@ _LOOPBACK = "127.0.0.1,localhost"
 
 
 def settle() -> None:
-    """Make this process's world the one that tests expect; what it starts inherits it."""
-    # A handler in Python, unlike an ignored signal, is not inherited: this process goes on to ignore it.
+    """Give this process, and all that it starts, the signals, limits and environment that tests expect."""
+    # Children inherit an ignored signal, but not a handler. With one that does nothing, only this process ignores it.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _ignore)
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # then each child's exit code is 0
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # else each child's exit code would be 0
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for name in [name for name in os.environ if _FORGOTTEN.match(name)]:
         del os.environ[name]
-    sys.dont_write_bytecode = False  # a command of ours takes twice as long to start without
+    sys.dont_write_bytecode = False  # without bytecode our commands take twice as long to start
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), _LOOPBACK]))
     _keep_errors_apart()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # who may not allow more is told so by pytest_configure
+    with suppress(ValueError, OSError):  # pytest_configure reports a limit that stays too low
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(hard, _OPEN_FILES), max(hard, _OPEN_FILES)))
 
 
 def _keep_errors_apart() -> None:
-    """Have the runner of click before 8.2 keep stderr apart, and show both as output, as later ones do."""
+    """Make click before 8.2 like later versions: its runner separates stderr, and `output` has both."""
     if "mix_stderr" in signature(CliRunner.__init__).parameters:
         setattr(CliRunner, "__init__", partialmethod(CliRunner.__init__, mix_stderr=False))  # noqa: B010
         setattr(Result, "output", property(lambda result: result.stdout + result.stderr))  # noqa: B010
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ[_RUN] = str(os.getpid())
-    for number in (signal.SIGTERM, signal.SIGHUP):  # else nobody would end what the tests have started
+    for number in (signal.SIGTERM, signal.SIGHUP):  # else the processes of the tests would stay
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
 
@@ -95,7 +95,7 @@ def pytest_runtest_makereport() -> Generator[None, TestReport, TestReport]:
 
 
 def _shorten(report: TestReport) -> None:
-    """Leave a page of each part of the report: tracebacks, and what was captured."""
+    """Shorten each part of the report to a page: tracebacks and captured output."""
     longrepr: Any = report.longrepr
     chain = getattr(longrepr, "chain", None) or [(getattr(longrepr, "reprtraceback", None), None, None)]
     for number, (traceback, _, _) in enumerate(chain):
@@ -109,17 +109,17 @@ def _shorten(report: TestReport) -> None:
 
 
 def _end_spark() -> None:
-    """End the JVM of this process's Spark, which else ends with the process: without workers that is the session's."""
+    """End the JVM of this process's Spark. By itself it ends with the process: without workers that is too late."""
     gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
     if (java := getattr(gateway, "proc", None)) is not None:
-        java.stdin.close()  # it ends with the end of what it reads
+        java.stdin.close()  # the JVM ends when its input ends
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
-    """End what tests left, and fail for it: every test ends its processes.
+    """End the processes that tests left, and fail: every test must end its own.
 
-    Who asks it to end once more waits for that: what it does not end now, nobody does.
+    A second signal to end must wait for this, since nobody else ends these processes.
     """
     if hasattr(session.config, "workerinput"):
         return (yield)
@@ -137,7 +137,7 @@ def _end_what_is_left(session: pytest.Session) -> None:
     while (left := started_with(f"{_RUN}={os.getpid()}")) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid, command in left.items():
-        print(f"\nA test left process {pid}, which is killed now: {command}")  # noqa: T201 - as pytest speaks
+        print(f"\nA test left process {pid}, which is killed now: {command}")  # noqa: T201 - part of pytest's output
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if left:

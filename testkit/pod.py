@@ -1,8 +1,7 @@
-"""A pod of the chart as processes of this machine, where no Kubernetes and no container engine is.
+"""Runs a pod of the chart as processes of this machine, without Kubernetes and without a container engine.
 
-Bubblewrap gives each process what a container would have of the pod: its environment and mounts, a root file system
-that cannot be written, the user, no capability. The root is this machine's, not an image's; the network, too, is this
-machine's, and no limit of CPU or memory holds.
+Bubblewrap gives each process what a container would have: environment, mounts, a read-only root file system, the user,
+no capability. But root and network are those of this machine, and there are no limits of CPU or memory.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from testkit.kubernetes import Manifest
 from testkit.programs import debian_program
 
 _ROOT = Path(__file__).parents[1]
-_OWN = ("dev", "etc", "proc", "tmp")  # of the root's folders those that are not simply this machine's
+_OWN = ("dev", "etc", "proc", "tmp")  # folders of the root that are not this machine's
 
 
 class Pod:
-    """The pod of a Deployment; `manifests` have what it mounts, and `folder` keeps its volumes.
+    """The pod of a Deployment. `manifests` have all that it mounts, and `folder` keeps its volumes.
 
-    `places`: what stands here for addresses and ports.
+    `places`: local replacements for addresses and ports.
     """
 
     def __init__(self, manifests: Sequence[Manifest], places: Mapping[str, str], folder: Path) -> None:
@@ -43,12 +42,12 @@ class Pod:
         return int(self.spec["terminationGracePeriodSeconds"])
 
     def job(self) -> list[str]:
-        """What the container runs: the image's entry point with the pod's arguments."""
+        """The command of the container: the image's entry point with the pod's arguments."""
         assert "command" not in self.container
         return self.command(["offsetstream", *self.container["args"]])
 
     def command(self, words: list[str]) -> list[str]:
-        """What runs a program in the container, as `kubectl exec` would."""
+        """Return the command that runs a program in the container, like `kubectl exec`."""
         user = self.spec["securityContext"]
         identity = ("--unshare-user", "--uid", str(user["runAsUser"]), "--gid", str(user["runAsGroup"]))
         variables = [word for name, value in self._environment() for word in ("--setenv", name, value)]
@@ -56,7 +55,7 @@ class Pod:
         return [*bubblewrap, "--unsetenv", "TMPDIR", *variables, *self._root(), *self._places.command(words)]
 
     def is_well(self, probe: str) -> bool:
-        """Ask as the kubelet would; 4xx and 5xx are no."""
+        """Run a probe like the kubelet: 4xx and 5xx are failures."""
         asked = self.container[probe]["httpGet"]
         (port,) = (each["containerPort"] for each in self.container["ports"] if each["name"] == asked["port"])
         address = f"http://{LOOPBACK}:{self._places.of(str(port))}{asked['path']}"
@@ -67,7 +66,7 @@ class Pod:
             return False
 
     def volume(self, name: str) -> Path:
-        """Where a volume of the pod is on this machine, made and filled the first time."""
+        """Return the local folder of a volume, and create and fill it the first time."""
         folder = self._folder / name
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -92,13 +91,13 @@ class Pod:
             assert volume.keys() == {"name", "emptyDir"}, volume
 
     def _environment(self) -> Iterator[tuple[str, str]]:
-        yield "HOME", f"/home/{_image_user()[0]}"  # which the image has, and which cannot be written
-        yield "OFFSETSTREAM_CACHE", str(cache_folder())  # of the image's jars, likewise
+        yield "HOME", f"/home/{_image_user()[0]}"  # the image has it, and it is read-only
+        yield "OFFSETSTREAM_CACHE", str(cache_folder())  # has the image's jars, and is read-only too
         for each in self.container["env"]:
             yield each["name"], self._places.of(each["value"])
 
     def _root(self) -> Iterator[str]:
-        """Yield the options that make the root file system, and then the mounts on it."""
+        """Yield the options for the root file system, then those for the mounts on it."""
         for each in sorted(Path("/").iterdir()):
             if each.is_symlink():
                 yield from ("--symlink", str(each.readlink()), str(each))
@@ -118,12 +117,12 @@ class Pod:
             yield from ("--bind" if is_written else "--ro-bind", str(self.volume(mount["name"])), mount["mountPath"])
         if self.container["securityContext"]["readOnlyRootFilesystem"]:
             yield from ("--remount-ro", "/")
-        # This tree may be in a folder that is mounted over.
+        # A mount above may hide the folder of this repository.
         yield from ("--ro-bind", str(_ROOT), str(_ROOT), "--chdir", "/data")
 
 
 def _image_user() -> tuple[str, str]:
-    """The name and the number of the image's user."""
+    """Return name and number of the image's user."""
     (job,) = (stage for stage in stages_of(DOCKERFILE) if stage.name == "job")
     made = re.match(r"useradd --uid (\d+) --create-home (\w+)", job.last("RUN") or "")
     assert made and made[2] == job.last("USER")

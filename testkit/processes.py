@@ -1,6 +1,6 @@
-"""Processes of tests: commands as users run them, the job, servers. They are awaited, observed and ended.
+"""Starts, observes and ends the processes of tests: commands as users run them, the job, servers.
 
-Each ends with its `with`, however the test ends. `testkit.plugin` finds and ends any leftovers.
+Each process ends with its `with`, even if the test fails. `testkit.plugin` ends leftovers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from testkit.waiting import await_
 
 OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 Done = subprocess.CompletedProcess[str]
-JAVAS_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"  # Java says so whenever PySpark starts it
-_SESSION = 3  # of the fields after the name in /proc/<pid>/stat (proc(5))
+JAVAS_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"  # Java prints this whenever PySpark starts it
+_SESSION = 3  # index among the fields after the name in /proc/<pid>/stat (proc(5))
 
 
 def offsetstream(
     *arguments: str | bytes, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Done:
-    """Run a command to its end, whatever its exit code. `environment` is added to the tests' own.
+    """Run a command, and return its output and exit code. `environment` is added to the tests' own.
 
-    Java's output while PySpark starts it is removed: it comes before or after the command's own output.
+    It removes what Java prints while PySpark starts it, since that comes before or after the command's own output.
     """
     command, env = [*OFFSETSTREAM, *arguments], {**os.environ, **(environment or {})}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=cwd, check=False)
@@ -49,14 +49,14 @@ def printed(*arguments: str | bytes, environment: Mapping[str, str] | None = Non
 
 
 def within(*arguments: str) -> Done:
-    """Run a command that starts no Spark inside this process, which saves its startup time."""
+    """Run a command inside this process, which saves startup time; it must not start Spark."""
     result = CliRunner().invoke(main, arguments)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return Done(arguments, result.exit_code, result.stdout, result.stderr)
 
 
 class RunningProcess:
-    """A command in a session of its own, killed at the end of `with`; its output goes to the file `said`."""
+    """A command in a session of its own. The end of `with` kills it; its output goes to the file `said`."""
 
     def __init__(
         self, command: Sequence[str], said: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -98,7 +98,7 @@ class RunningProcess:
         await_(lambda: not session(self.pid))
 
     def await_(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; AssertionError with the last output if not, or if the process ends before."""
+        """Wait until the condition holds; AssertionError with the last output if it never does or the process ends."""
 
         def runs() -> None:
             assert self.process.poll() is None, f"it ended with {self.process.poll()}\n{end_of(self._said)}"
@@ -132,7 +132,7 @@ class JobProcess(RunningProcess):
 
 
 class ServerProcess:
-    """Servers in a temporary folder; all end with `with`, or with the process that started them."""
+    """Servers in a temporary folder. All end with the `with`, or with the process that started them."""
 
     def __init__(self) -> None:
         self._processes = GuardedProcesses()
@@ -145,7 +145,7 @@ class ServerProcess:
         self._processes.close()
 
     def start(self, name: str, command: Sequence[str], answers: Callable[[], bool]) -> int:
-        """Start a server and wait until it answers; its pid. AssertionError with what it printed if it ends before."""
+        """Start a server, wait until it answers, and return its pid; AssertionError with its output if it ends."""
         pid = self._processes.start(name, command, self._log(name))
 
         def runs() -> None:
@@ -168,7 +168,7 @@ class ServerProcess:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs, and is not just a zombie that nobody reaps, as in a container without an init."""
+    """Return whether a process runs. A zombie does not: a container without an init never reaps it."""
     try:
         return _status(Path(f"/proc/{pid}"))[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -176,7 +176,7 @@ def is_alive(pid: int) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the children of a process, theirs, and so on (Linux)."""
+    """Return all descendants of a process (Linux)."""
     children = [
         int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()
     ]
@@ -184,17 +184,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def session(leader: int) -> dict[int, str]:
-    """The processes that live in the session of a process, also of one that is gone: pid and command line."""
+    """Return pid and command line of the processes in the session of a process, even if that has ended."""
     return {pid: command for pid, command, fields in _processes() if int(fields[_SESSION - 1]) == leader}
 
 
 def started_with(variable: str) -> dict[int, str]:
-    """The processes that were started with `NAME=value` in their environment: pid and command line."""
+    """Return pid and command line of the processes that were started with `NAME=value` in their environment."""
     return {pid: command for pid, command, _ in _processes() if variable.encode() in _environment(pid)}
 
 
 def _processes() -> Iterator[tuple[int, str, list[str]]]:
-    """Yield pid, command line and status (from the state on) of the processes that live and may be looked at."""
+    """Yield pid, command line and status (the fields from the state on) of all processes that this user may read."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # it ended, or is another user's
             state, *fields = _status(folder)
@@ -215,12 +215,12 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def await_gone(pid: int, folder: Path) -> None:
-    """Wait until neither the process nor the folder is there; AssertionError if they stay."""
+    """Wait until process and folder are gone; AssertionError if they stay."""
     await_(lambda: not is_alive(pid) and not folder.exists())
 
 
 def leaves(command: click.Command, path: Sequence[str]) -> Iterator[tuple[list[str], click.Command]]:
-    """Yield each command that is not a group, with its words from `path` on."""
+    """Yield each command that is not a group, with its words; they begin with `path`."""
     if not isinstance(command, click.Group):
         yield list(path), command
         return

@@ -1,7 +1,7 @@
-"""Programs that tests run and Maven does not have: of the Go module proxy, npm, PyPI and Debian, installed once.
+"""Installs programs for tests, once, from the Go module proxy, npm, PyPI and Debian: Maven does not have them.
 
-But for Debian's they are of fixed versions, and lie in the folder of downloads, beside the jars. What is missing on the
-machine is an error, never a skipped test.
+All but Debian's have fixed versions, and are next to the jars in the folder of downloads. If the machine lacks a
+program, the test fails: it is never skipped.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _GO = "Go 1.26 or later (Debian's package golang)"
 
 
 def go_program(module: str, version: str) -> Path:
-    """Return the program of a Go module, built the first time, which takes minutes.
+    """Return the program of a Go module. The first call builds it, which takes minutes.
 
-    Raises EnvironmentNotReadyError where Go is missing, or the module cannot be had.
+    Raises EnvironmentNotReadyError if Go is missing, or if the module is not available.
     """
     name = module.rpartition("/")[2]
 
@@ -41,13 +41,13 @@ def go_program(module: str, version: str) -> Path:
 
 
 def go_module(module: str, version: str) -> Path:
-    """Return the folder of a Go module's source, in Go's own cache; errors as of `go_program`."""
-    said = _run(["go", "mod", "download", "-json", f"{module}@{version}"], _GO)
-    return Path(json.loads(said)["Dir"])
+    """Return the folder of a Go module's source, in Go's own cache; errors as in `go_program`."""
+    output = _run(["go", "mod", "download", "-json", f"{module}@{version}"], _GO)
+    return Path(json.loads(output)["Dir"])
 
 
 def npm_program(package: str, version: str, script: str) -> list[str]:
-    """Return the command that runs a script of an npm package, installed the first time; errors as of `go_program`."""
+    """Return the command that runs a script of an npm package. The first call installs it; errors as above."""
 
     def install(folder: Path) -> None:
         options = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
@@ -57,13 +57,13 @@ def npm_program(package: str, version: str, script: str) -> list[str]:
 
 
 def npm_file(package: str, version: str, sha256: str, file: str) -> Path:
-    """Return a file of an npm package whose archive has that hash; errors as of `go_program`."""
+    """Return a file of an npm package whose archive must have this hash; errors as in `go_program`."""
 
     def install(folder: Path) -> None:
         _run(["npm", "pack", f"{package}@{version}", "--pack-destination", str(folder)], "Node.js 20 with npm")
         archive = next(folder.glob("*.tgz"))
         if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
-            raise EnvironmentNotReadyError(f"{archive.name} has not the hash it had: is this npm's registry?")
+            raise EnvironmentNotReadyError(f"the hash of {archive.name} has changed: check npm's registry")
         with tarfile.open(archive) as opened:
             opened.extractall(folder, filter="data")
 
@@ -71,7 +71,7 @@ def npm_file(package: str, version: str, sha256: str, file: str) -> Path:
 
 
 def python_packages(*packages: str) -> Path:
-    """Return the folder of Python packages of fixed versions, which are not ours; errors as of `go_program`."""
+    """Return the folder of Python packages that offsetstream does not need; errors as in `go_program`."""
 
     def install(folder: Path) -> None:
         command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--target", str(folder)]
@@ -82,12 +82,12 @@ def python_packages(*packages: str) -> Path:
 
 
 def debian_program(name: str, package: str | None = None) -> Path:
-    """Return a program; where there is none of that name, root gets Debian's package first, which has the same name."""
+    """Return a program. If the machine lacks it, root installs Debian's package (default: of the same name)."""
     package = package or name
     with _locked(cache_folder() / "programs"):
         if shutil.which(name) is None:
             if os.geteuid() != 0 or shutil.which("apt-get") is None:
-                raise EnvironmentNotReadyError(f"`{name}`, which the tests run, is missing: install Debian's {package}")
+                raise EnvironmentNotReadyError(f"the tests need `{name}`: install Debian's {package}")
             apt = ["apt-get", "--yes", "-o", "DPkg::Lock::Timeout=300"]
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
             _run([*apt, "update"], "apt-get", quiet)
@@ -96,7 +96,7 @@ def debian_program(name: str, package: str | None = None) -> Path:
 
 
 def _installed(name: str, install: Callable[[Path], None]) -> Path:
-    """Return the folder of a program; of several processes one installs it, in a folder that then takes its name."""
+    """Return the folder of a program. One process installs it, in a temporary folder that gets its name at the end."""
     folder = cache_folder() / "programs" / name
     with _locked(folder.parent):
         if not folder.is_dir():
@@ -119,10 +119,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _run(command: Sequence[str], needs: str, environment: Mapping[str, str] | None = None) -> str:
     if shutil.which(command[0]) is None:
-        raise EnvironmentNotReadyError(f"`{command[0]}`, which gets what the tests run, is missing: install {needs}")
+        raise EnvironmentNotReadyError(f"the tests need `{command[0]}` to install programs: install {needs}")
     environment = {**os.environ, **(environment or {})}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise EnvironmentNotReadyError(f"`{' '.join(command)}` failed ({last}): are the package registries reached?")
+        raise EnvironmentNotReadyError(f"`{' '.join(command)}` failed ({last}): can it reach its package registry?")
     return done.stdout

@@ -1,4 +1,4 @@
-"""The queries of dashboards and alerts, which metrics they name, and Prometheus' own tool, which evaluates them."""
+"""Reads the queries of dashboards and alerts, finds their metrics, and evaluates them with Prometheus' own tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testkit.programs import go_program
 MONITORING = Path(__file__).parents[1] / "monitoring"
 ALERTS = MONITORING / "prometheus" / "alerts.yml"
 DASHBOARDS = sorted((MONITORING / "grafana" / "dashboards").glob("*.json"))
-# What has words that are no metric's; then a word, with what tells whether it is a function's.
+# First all parts whose words are not metrics. Then a word, and the character that shows whether it is a function.
 _WORDS = re.compile(
     r"""
     "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*'                                       # text
@@ -34,7 +34,7 @@ _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 @dataclass(frozen=True)
 class Query:
-    """A query of a panel's or of a variable's: where it is, and the labels that are shown of it."""
+    """A query of a panel or a variable: where it is, and the labels that it shows."""
 
     place: str
     expression: str
@@ -42,7 +42,7 @@ class Query:
 
 
 def metrics_in(expression: str) -> set[str]:
-    """Return the metrics that an expression names: its words that are no label, function or operator."""
+    """Return the metrics of an expression: all words that are not a label, function or operator."""
     words = (each for each in _WORDS.finditer(expression) if each["word"] and not each["called"])
     return {each["word"] for each in words if each["word"].lower() not in _OPERATORS}
 
@@ -53,7 +53,7 @@ def dashboard(path: Path) -> dict[str, Any]:
 
 
 def queries(path: Path) -> Iterator[Query]:
-    """Give the queries of a dashboard, with its variables as they are."""
+    """Yield the queries of a dashboard, with unreplaced variables."""
     for variable in dashboard(path)["templating"]["list"]:
         if variable["type"] == "query":
             asked = _OF_VARIABLE.fullmatch(variable["query"])
@@ -71,7 +71,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def filled(expression: str) -> str:
-    """Return a query as Grafana asks it where all is chosen."""
+    """Return a query as Grafana sends it when each variable is set to All."""
     expression = expression.replace("$__rate_interval", "5m")
     return re.sub(r'"\$\w+"', '".*"', expression)
 
@@ -80,7 +80,7 @@ PROMTOOL = ("github.com/prometheus/prometheus/cmd/promtool", "v0.316.0")
 
 
 def promtool(*arguments: str | Path, given: str = "") -> str:
-    """Run it and return what it says; AssertionError with that where it finds something."""
+    """Run promtool and return its output; AssertionError with the output if it fails."""
     command = [str(go_program(*PROMTOOL)), *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

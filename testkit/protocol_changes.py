@@ -1,4 +1,4 @@
-"""Groups whose protocol is changed while they run, on a real broker: classic to KIP-848 and back, member by member.
+"""Changes the protocol of running groups on a real broker: classic to KIP-848 and back, member by member.
 
 `python -m testkit.protocol_changes FILE` records what the coordinator writes, as raw lines of JSON.
 """
@@ -66,7 +66,7 @@ consumer.close()
 
 @dataclass(frozen=True)
 class Act:
-    """What one client does: `joins`, `leaves`, or is killed and `times out`."""
+    """What a client does: `joins`, `leaves`, or `times out` after it is killed."""
 
     word: str
     client: str
@@ -105,7 +105,7 @@ GROUPS: Mapping[str, Sequence[Sequence[Act]]] = {
 
 @dataclass(frozen=True)
 class Done:
-    """When an act of a group's member began, in milliseconds since 1970."""
+    """An act of a group's member, and when it began, in milliseconds since 1970."""
 
     group: str
     act: Act
@@ -113,7 +113,7 @@ class Done:
 
 
 def play(server: str, folder: Path, pause: float) -> list[Done]:
-    """Let each group do its steps, with so many seconds between them; returns what was done, oldest first."""
+    """Play the steps of each group, with `pause` seconds between steps. Return what was done, oldest first."""
     create_topic(server, _TOPIC, _PARTITIONS)
     done: list[Done] = []
     with ExitStack() as stack:
@@ -156,11 +156,11 @@ def _await_stable(server: str, members: Mapping[tuple[str, str], object]) -> Non
     admin = admin_client(server)
 
     def seen() -> dict[str, set[str]]:
-        # A request that was sent before the coordinators were there may never be answered: ask again soon.
+        # The broker may never answer a request that came before its coordinators were ready, so ask again soon.
         asked = admin.describe_consumer_groups(list(GROUPS), request_timeout=10.0)
         found: dict[str, set[str]] = {}
         for group, answer in asked.items():
-            with suppress(KafkaException):  # its coordinator is not there yet
+            with suppress(KafkaException):  # its coordinator is not ready yet
                 described = answer.result()
                 if described.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
                     found[group] = {member.client_id for member in described.members}
@@ -171,7 +171,7 @@ def _await_stable(server: str, members: Mapping[tuple[str, str], object]) -> Non
 
 
 def recorded(server: str) -> Iterator[str]:
-    """Yield the raw lines of what the coordinator wrote."""
+    """Yield what the coordinator wrote, as raw lines."""
     for records in read_log(server, {}, range(int(BROKER["offsets.topic.num.partitions"]))):
         for each in records:
             texts = {"key": each.key, "value": each.value}
@@ -181,7 +181,7 @@ def recorded(server: str) -> Iterator[str]:
 
 
 def history(lines: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of the decoded tables, and of the commits, that the job's own functions make of such lines."""
+    """Return the commits and the rows of the decoded tables that the job's own functions make of such lines."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in (*DECODED_TABLES, COMMITS)}
     records: list[dict[str, Any]] = []
     for partition, batches in read_record_lines([line.encode() for line in lines], "recorded").items():
@@ -207,7 +207,7 @@ def history(lines: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its times as the tables have them."""
+    """Return a row with times in the form of the tables."""
     names = ("record_timestamp", "state_timestamp")
     times = {name: row[f"{name}_ms"] for name in names if f"{name}_ms" in row}
     plain = {name: value for name, value in row.items() if not name.endswith("timestamp_ms")}

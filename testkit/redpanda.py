@@ -1,4 +1,4 @@
-"""Where Redpanda puts a group: xxhash64 of its id, and a jump hash of that (its coordinator_ntp_mapper)."""
+"""The offsets partition of a group in Redpanda: a jump hash of its id's xxhash64 (as in coordinator_ntp_mapper)."""
 
 from __future__ import annotations
 

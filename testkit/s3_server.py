@@ -1,4 +1,4 @@
-"""A real S3 server (MinIO) on the loopback address, and what Spark and delta-rs need to reach it."""
+"""A real S3 server (MinIO) on the loopback address, with the settings for Spark and delta-rs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testkit.processes import ServerProcess
 from testkit.programs import go_program
 
 MINIO = ("github.com/minio/minio", "v0.0.0-20260212201848-7aac2a2c5b7c")
-HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.1"  # of the Hadoop that PySpark 4.0 brings
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.1"  # for the Hadoop in PySpark 4.0
 BUCKET = "lake"
 REGION = "us-east-1"
 USER, PASSWORD = "lake-user", "lake-sesame-1"
@@ -29,7 +29,7 @@ USER, PASSWORD = "lake-user", "lake-sesame-1"
 
 @dataclass(frozen=True)
 class Request:
-    """A request that the server has answered: the API as S3 names it, the object's key, and the HTTP status."""
+    """A request that the server has answered: S3's name of the API, the object's key, and the HTTP status."""
 
     api: str
     key: str
@@ -37,7 +37,7 @@ class Request:
 
 
 class S3Server:
-    """The server, with one bucket. `requests` has all that it has answered so far, but those of its own health."""
+    """The server, with one bucket. `requests` has all requests that it has answered so far, except health checks."""
 
     def __init__(self, endpoint: str, requests: list[Request], pid: int) -> None:
         self.endpoint, self.pid = endpoint, pid
@@ -45,12 +45,12 @@ class S3Server:
         self.requests = requests
 
     def uri(self, name: str) -> str:
-        """The URI of a folder, which delta-rs and Spark understand alike."""
+        """Return the URI of a folder, for delta-rs and Spark."""
         return f"s3a://{self.bucket}/{name}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What delta-rs reads, and the keys also Hadoop."""
+        """The variables for delta-rs; Hadoop reads the keys, too."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": USER,
@@ -61,7 +61,7 @@ class S3Server:
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        """What Spark needs: hadoop-aws on the class path (its half gigabyte is not copied), and where the server is."""
+        """The settings for Spark. hadoop-aws is on the class path, so that its half gigabyte is not copied."""
         return {
             "spark.driver.extraClassPath": classpath(resolve([HADOOP_AWS])),
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
@@ -71,11 +71,11 @@ class S3Server:
 
     @property
     def spark_options(self) -> list[str]:
-        """The same for `offsetstream run`."""
+        """The same settings as options of `offsetstream run`."""
         return [part for name, value in self.spark_conf.items() for part in ("--conf", f"{name}={value}")]
 
     def files(self) -> pafs.FileSystem:
-        """The server's objects, as a client that is neither delta-rs nor Hadoop sees them: `lake/tables/...`."""
+        """Return a third client, besides delta-rs and Hadoop, for the server's objects (`lake/tables/...`)."""
         return pafs.S3FileSystem(
             access_key=USER,
             secret_key=PASSWORD,
@@ -87,7 +87,7 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """The server while the context lasts; its data are in a folder that goes with it."""
+    """Run the server in the context. Its data is deleted at the end."""
     requests: list[Request] = []
     with _audit(requests) as audit, ServerProcess() as server:
         port, console = free_ports(2)
@@ -109,7 +109,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @contextmanager
 def in_environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Have the settings in this process's environment, and in that of all that it starts, while the context lasts."""
+    """Add the settings to the environment of this process, and so of all that it starts, in the context."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -124,7 +124,7 @@ def in_environment(settings: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _audit(requests: list[Request]) -> Iterator[str]:
-    """Listen for what the server says of each request, and give the address; it says so once it has answered."""
+    """Listen for the server's audit log, and yield the address. The server logs a request after it has answered."""
 
     class Audit(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -136,7 +136,7 @@ def _audit(requests: list[Request]) -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Be silent."""
+            """Print nothing."""
 
     listener = ThreadingHTTPServer((LOOPBACK, 0), Audit)
     thread = threading.Thread(target=listener.serve_forever, daemon=True)

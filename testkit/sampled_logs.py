@@ -1,4 +1,4 @@
-"""Made-up topics whose partitions grow in bursts, and what a sampler would write of their ends."""
+"""Made-up topics whose partitions grow in bursts, and the rows that a sampler would write of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ROW_AT_LEAST = 10 * MINUTE
 
 
 def instant(ms: int) -> datetime:
-    """The instant of milliseconds since 1970."""
+    """Return the time of milliseconds since 1970."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
 @dataclass
 class Topic:
-    """A topic from its creation to its deletion; `grown` has (time, end) of each partition, `cut` (time, log start)."""
+    """A topic from creation to deletion. For each partition, `grown` has (time, end) and `cut` (time, log start)."""
 
     name: str
     topic_id: str | None
@@ -43,7 +43,7 @@ class Topic:
 
 
 class SampledLogs:
-    """A few topics: ordinary ones, one without an id, one that is deleted, one that is deleted and made again."""
+    """A few topics: ordinary ones, one without an id, one that is deleted, one that is deleted and created again."""
 
     def __init__(self, rng: Random, duration_ms: int) -> None:
         self._rng = rng
@@ -75,7 +75,7 @@ class SampledLogs:
         return topic
 
     def tables(self, now_ms: int) -> dict[str, list[dict[str, Any]]]:
-        """The rows of topics, topic_partitions and end_offsets."""
+        """Return the rows of topics, topic_partitions and end_offsets."""
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         written_until = now_ms - self._rng.choice([0, 0, 30 * SECOND])
         for topic in (each for each in self.topics if each.created_ms < now_ms):
@@ -122,7 +122,7 @@ class SampledLogs:
 
 
 def changes(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return those that changed, or the first for ten minutes, and when the one before was last seen to hold."""
+    """Return the rows of end_offsets: one for each change, and at least one in ten minutes."""
     rows: list[dict[str, Any]] = []
     for before, sample in zip([None, *samples], samples, strict=False):
         if before is None or _values(before) != _values(sample) or sample["ms"] - rows[-1]["ms"] >= _ROW_AT_LEAST:

@@ -1,4 +1,4 @@
-"""Log segments written byte by byte, as Kafka's documentation of the message formats has them."""
+"""Writes log segments byte by byte, as Kafka's documentation describes the message formats."""
 
 import struct
 import zlib
@@ -12,7 +12,7 @@ COMMIT, ABORT = 1, 0
 
 
 def crc32c(data: bytes) -> int:
-    """One bit at a time: slow, and by the book."""
+    """Compute the checksum bit by bit: slow, but just as specified."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -55,7 +55,7 @@ def batch(
     body: bytes | None = None,
     count: int | None = None,
 ) -> bytes:
-    """A batch of format 2; `deltas` are the offsets that its records still have, `body` what stands for them."""
+    """Return a batch of format 2. `deltas`: offset deltas of the records that are left; `body` replaces all records."""
     deltas = range(len(records)) if deltas is None else deltas
     if body is None:
         pairs = zip(deltas, records, strict=True)
@@ -67,13 +67,13 @@ def batch(
 
 
 def marker(base: int, kind: int, producer: tuple[int, int], ms: int = 1000) -> bytes:
-    """The batch that ends a transaction."""
+    """Return the batch that ends a transaction."""
     end = (struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 3))
     return batch(base, [end], TRANSACTIONAL | CONTROL, producer, base_ms=ms)
 
 
 def message(offset: int, magic: int, key: bytes | None, value: bytes | None, attributes: int = 0, ms: int = 5) -> bytes:
-    """A message of format 0 or 1."""
+    """Return a message of format 0 or 1."""
     cells = b"".join(struct.pack(">i", -1 if cell is None else len(cell)) + (cell or b"") for cell in (key, value))
     checked = struct.pack(">bb", magic, attributes) + (struct.pack(">q", ms) if magic else b"") + cells
     return struct.pack(">qiI", offset, len(checked) + 4, zlib.crc32(checked)) + checked

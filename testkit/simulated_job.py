@@ -1,4 +1,4 @@
-"""A job that writes batch after batch as the real one does (history, state, book, lease, upkeep), without Kafka."""
+"""Writes batches like the real job (history, state, book, lease, upkeep), without Kafka."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 PARTITIONS = 50
-BATCH_SECONDS = 10.0  # of a batch that is simulated
+BATCH_SECONDS = 10.0  # the interval that a batch stands for
 _SECONDS = {"hours": 3600, "days": 86_400}
 _KEPT = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
 Raw = tuple[bytes | None, bytes | None]
 
 
 class SimulatedJob:
-    """Writes batch after batch as the job does, of commits of some cells and, now and then, of everything else."""
+    """Writes batches of commits; now and then a batch also has records of other kinds."""
 
     def __init__(self, spark: SparkSession, tables: Store, cells: int, commits: int) -> None:
         create_tables(tables, "simulated", "new")
@@ -55,7 +55,7 @@ class SimulatedJob:
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 
     def batch(self, number: int) -> None:
-        """Write a batch, and the heartbeat that comes as often; look after the tables once a simulated minute."""
+        """Write a batch and a heartbeat; run upkeep once a simulated minute."""
         batch, decoded = BatchId(1, number), self._decoded(list(self._records(number)))
         self._history.append(decoded, batch)
         self._state.apply(decoded, batch)
@@ -110,7 +110,7 @@ class SimulatedJob:
 
 
 def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
-    """Have the tables keep dead files and their logs for as many batches as of ten seconds, divided by `scale`."""
+    """Let tables keep dead files and logs for as many batches as the real job, divided by `scale`."""
     for name, schema in all_schemas().items():
         hurried = {
             "delta.checkpointInterval": str(max(10, int(schema.properties["delta.checkpointInterval"]) // scale))
@@ -123,7 +123,7 @@ def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
 
 
 def contents(tables: PathStore) -> dict[str, StoredFiles]:
-    """Return what lies in each table's folder."""
+    """Return the files of each table's folder."""
     return {name: tables.open(name).files.stored() for name in all_schemas()}
 
 

@@ -1,4 +1,4 @@
-"""Every write of the driver's by itself, each with what must be in its table afterwards, whoever writes beside it."""
+"""All writes of the driver, each with the expected rows: these must be the same if another writer interferes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 _NEXT = BatchId(1, 2)
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 OLD_DAY = datetime.now(UTC).date() - timedelta(days=9)
-Write = Callable[[Any], object]  # to a Store; those of files to a PathStore
+Write = Callable[[Any], object]  # takes a Store; writes of files take a PathStore
 
 
 @dataclass(frozen=True)
 class SmallWrite:
-    """A write to `table`: what comes before it, itself, and the column that then has the `expected` values."""
+    """A write to `table`: `prepare` comes first, then `run`; then `column` must have the `expected` values."""
 
     name: str
     table: str
@@ -50,7 +50,7 @@ class SmallWrite:
 
 
 class Between:
-    """Lets somebody else write to a table once, when a write has opened it and is about to commit."""
+    """Lets another writer commit once, between the moment a write opens the table and its commit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: str, beat: Callable[[], object]) -> None:
         self.happened = False
@@ -103,13 +103,13 @@ def _append_file(tables: PathStore) -> None:
 
 @again_on_conflict
 def _replace_by_a_file(tables: PathStore) -> None:
-    """As Spark's part of a merge: what the table will have is written to a file, which is put in its place."""
+    """Replace the table's files by a new one with all rows, like Spark's part of a merge."""
     table = tables.open("groups")
     if is_done(table, _NEXT):
         return
     stored = {row["offsets_partition"]: row for row in read_rows(table)}
     empty = dict.fromkeys(table.arrow.names)
-    for number in (1, 2):  # what a user's columns have of a row stays
+    for number in (1, 2):  # values in users' columns stay
         stored[number] = empty | stored.get(number, {}) | {"offsets_partition": number, "group_id": "g", "state": "new"}
     written = DataFile(table.where, None)
     written.write(pa.Table.from_pylist([*stored.values()], schema=table.arrow))

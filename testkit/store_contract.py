@@ -1,6 +1,6 @@
-"""The contract of every store of tables, tested through the interface only.
+"""Tests that each store of tables must pass; they use its interface only.
 
-Modules that import these tests provide the fixture `empty`: a store without tables.
+A module that imports them provides the fixture `empty`: a store without tables.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def whole(*rows: dict[str, Any]) -> pa.Table:
 
 
 def add_note(store: Store) -> None:
-    """Add a column of the user's own, with a value in each row."""
+    """Add a user's column, with a value in each row."""
     table = store.open(OFFSETS)
     table.add_columns([ColumnSchema("note", "STRING", "mine")])
     rows = [row | {"note": f"of {row['group_id']}"} for row in read_rows(table)]

@@ -1,4 +1,4 @@
-"""The job's commands, as users run them, on tables and checkpoints in a folder or at a URI."""
+"""Runs the job and other commands as users do, on tables and checkpoints in a folder or at a URI."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class StoredJob:
         self._number = 0
 
     def once(self, *options: str) -> str:
-        """Apply everything that is in the topic now. Returns the job's output."""
+        """Apply everything that is in the topic now. Return the job's output."""
         done = offsetstream(*self._run(), "--once", *options, environment=self._environment)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     def running(self, *options: str) -> RunningProcess:
-        """Run the job as long as the context lasts."""
+        """Run the job in the context."""
         self._number += 1
         said = self._scratch / f"job-{self._number}.txt"
         return RunningProcess([*OFFSETSTREAM, *self._run(), *options], said, self._environment)
 
     def options(self, *more: str) -> list[str]:
-        """The options for cluster and tables, for a job that is started in another way."""
+        """Return the options for cluster and tables, for a job that a test starts itself."""
         return [*self._run()[1:], *more]
 
     def said(self, name: str) -> Path:
-        """The output file for such a job."""
+        """Return the output file for such a job."""
         return self._scratch / f"{name}.txt"
 
     def printed(self, *command: str) -> str:
@@ -51,12 +51,12 @@ class StoredJob:
         return printed(*command, "--tables", self.tables, environment=self._environment)
 
     def rows(self, *command: str) -> list[dict[str, Any]]:
-        """Return the same output as rows."""
+        """Return the output of a command on the tables as rows."""
         rows: list[dict[str, Any]] = json.loads(self.printed(*command, "--output", "json"))
         return rows
 
     def verify(self) -> None:
-        """Compare tables, history, topic and cluster; AssertionError with the differences, if there are any."""
+        """Compare tables, history, topic and cluster; AssertionError with the differences if there are any."""
         self.printed("verify", "--bootstrap-server", self._server, "--history", "--settle", "180")
 
     def _run(self) -> list[str]:

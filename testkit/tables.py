@@ -1,4 +1,4 @@
-"""Small tables with the schemas of ours, without a JVM: Delta tables by delta-rs, and Parquet files for views."""
+"""Writes small tables with our schemas, without a JVM: Delta tables by delta-rs, and Parquet files for views."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
 from offsetstream.views.reader import ViewReader
 
-_ALWAYS = datetime(2100, 1, 1, tzinfo=UTC)  # by whatever clock a test reads
+_ALWAYS = datetime(2100, 1, 1, tzinfo=UTC)  # later than any clock of a test
 _TABLE_ID = re.compile(r'"id":"[0-9a-f-]{36}"')
 _TYPES = {
     "INT": pa.int32(),
@@ -40,27 +40,27 @@ _TYPES = {
 
 
 def arrow_schema(schema: TableSchema) -> pa.Schema:
-    """Return the table's columns as Arrow has them."""
+    """Return the table's columns as an Arrow schema."""
     return pa.schema([(column.name, _TYPES[column.type]) for column in schema.columns])
 
 
 def new_tables(
     folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None, cluster_id: str = "cluster-1"
 ) -> PathStore:
-    """Create the tables in the folder as a job does before its first load, with rows, but for the user's thresholds."""
+    """Create the tables like a job before its first load, except the user's thresholds, and append the rows."""
     tables = PathStore(str(folder))
     shutil.copytree(_empty_tables(cluster_id), folder, dirs_exist_ok=True)
-    for log in folder.glob("*/_delta_log/*.json"):  # each table has an id of its own
+    for log in folder.glob("*/_delta_log/*.json"):  # each copy gets its own table id
         log.write_text(_TABLE_ID.sub(f'"id":"{uuid4()}"', log.read_text("utf-8")), "utf-8")
-    for name, its in (rows or {}).items():
+    for name, new in (rows or {}).items():
         if name != THRESHOLDS.name:
-            append_rows(folder, name, its)
+            append_rows(folder, name, new)
     return tables
 
 
 @cache
 def _empty_tables(cluster_id: str) -> Path:
-    """Create the tables of a cluster once in a process: hundreds of tests begin with them."""
+    """Create the tables of a cluster once in a process, since hundreds of tests start with a copy of them."""
     folder = Path(tempfile.mkdtemp(prefix="empty-tables-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     create_tables(PathStore(str(folder)), cluster_id, "new")
@@ -68,20 +68,20 @@ def _empty_tables(cluster_id: str) -> Path:
 
 
 def create_empty_tables(root: Path) -> None:
-    """Create every table, without rows."""
+    """Create all tables, without rows."""
     for name, schema in all_schemas().items():
         DeltaTable.create(root / name, arrow_schema(schema), partition_by=list(schema.partitioned_by))
 
 
 def snapshot_at(path: str | Path) -> Snapshot:
-    """Return the table that lies at the path."""
+    """Return the table at the path."""
     return PathStore(str(Path(path).parent)).open(Path(path).name)
 
 
 def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append the rows to the table, which is created if it is not there; columns that are not given are null.
+    """Append the rows to the table; missing columns are null.
 
-    So are the tables that each look-up asks for the age of its answer.
+    Create the table if needed, and those from which each look-up reads the age of its answer.
     """
     for name in {OFFSETS_PARTITIONS, TOPIC_PARTITIONS, CLUSTER} - {table}:
         if not (root / name).exists():
@@ -93,19 +93,19 @@ def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> No
 
 
 def _filled(schema: TableSchema, rows: Iterable[Mapping[str, Any]], looked_at: datetime) -> list[dict[str, Any]]:
-    """Return whole rows; those of offsets partitions as of a job that has just looked, where a test does not say."""
+    """Return the rows with all columns. By default an offsets partition is as if the job had just read it."""
     empty = dict.fromkeys(schema.column_names)
     looks = {"load_state": OWNED, "caught_up_at": looked_at} if schema.name == OFFSETS_PARTITIONS else {}
     return [empty | (looks if row.get("load_state", OWNED) == OWNED else {}) | dict(row) for row in rows]
 
 
 def table_schemas() -> dict[str, TableSchema]:
-    """Every table that a view may read."""
+    """Return all tables that a view may read."""
     return all_schemas() | {THRESHOLDS.name: THRESHOLDS}
 
 
 def write_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:
-    """Write a file for each table."""
+    """Write a Parquet file for each table."""
     for name, schema in table_schemas().items():
         filled = _filled(schema, rows.get(name, ()), _ALWAYS)
         assert all(set(row) == set(schema.column_names) for row in filled), name
@@ -114,7 +114,7 @@ def write_tables(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) 
 
 
 def reader_of(folder: Path, now: datetime) -> ViewReader:
-    """The views over such files, of a moment."""
+    """Return the views over such files, at the time `now`."""
     relations = {name: f"FROM read_parquet('{folder}/{name}.parquet')" for name in table_schemas()}
     return ViewReader(
         PathStore(str(folder)), relations | {"clock": clock_sql(now).replace("TIMESTAMP ", "TIMESTAMPTZ ")}
@@ -122,7 +122,7 @@ def reader_of(folder: Path, now: datetime) -> ViewReader:
 
 
 def clock_sql(now: datetime) -> str:
-    """The view `clock` of another moment, for either engine."""
+    """Return the SQL of the view `clock` for the time `now`; both engines read it."""
     return (
         f"SELECT TIMESTAMP '{now.isoformat()}' AS now_at, TIMESTAMP '{now.isoformat()}' - INTERVAL '1' DAY AS since_at"
     )

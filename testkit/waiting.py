@@ -1,4 +1,4 @@
-"""Wait for conditions, and have threads work in the meantime."""
+"""Waits for conditions, and runs work in threads meanwhile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from types import CodeType
 from typing import Any
 
 PATIENCE = float(os.environ.get("OFFSETSTREAM_TEST_PATIENCE") or 1)
-"""By how much every limit of the tests is longer, on a machine that is slow or busy."""
-SECONDS = 240.0 * PATIENCE  # no assertion on time: only so that a failing test ends
+"""Multiplies all limits of the tests, for a machine that is slow or busy."""
+SECONDS = 240.0 * PATIENCE  # only so that a failing test ends; tests never assert a time
 
 
 def await_(
@@ -26,10 +26,10 @@ def await_(
     meanwhile: Callable[[], None] = lambda: None,
     pause: float = 0.1,
 ) -> None:
-    """Wait until the condition holds; AssertionError if it never does, or with what `meanwhile` raises before.
+    """Wait until the condition holds; AssertionError if it never does. Errors of `meanwhile` end the wait.
 
-    The error has the condition as it is written, its parts as they were seen last, and what `told` returns.
-    `pause` is the time between two looks, in seconds.
+    The error shows the source of the condition, the last values of its parts, and what `told` returns.
+    `pause` is the time between two checks, in seconds.
     """
     deadline = time.monotonic() + SECONDS
     while not condition():
@@ -41,7 +41,7 @@ def await_(
 
 
 def _written(condition: Callable[[], bool]) -> str:
-    """Return a lambda's expression, a function's text, or whatever else is called by its representation."""
+    """Return the expression of a lambda, the source of a function, or the `repr` of anything else."""
     expression = _expression(condition)
     if expression is not None:
         return ast.unparse(expression)
@@ -52,7 +52,7 @@ def _written(condition: Callable[[], bool]) -> str:
 
 
 def _seen(condition: Callable[[], bool]) -> Iterator[str]:
-    """Yield the values of the calls and names that a lambda compares; it is called once more for them."""
+    """Yield the values that a lambda compares. This evaluates its calls once more."""
     expression = _expression(condition)
     if expression is None:
         return
@@ -99,7 +99,7 @@ def _expression(condition: Callable[[], bool]) -> ast.expr | None:
 
 @contextmanager
 def at_work(work: Callable[[threading.Event], object]) -> Iterator[None]:
-    """Run `work` in a thread while the context lasts. Its event is set at the end; then its return is awaited."""
+    """Run `work` in a thread. At the end of the context its event is set, and then this waits until it returns."""
     ended = threading.Event()
     thread = threading.Thread(target=work, args=(ended,))
     thread.start()
@@ -112,7 +112,7 @@ def at_work(work: Callable[[threading.Event], object]) -> Iterator[None]:
 
 @contextmanager
 def repeated(step: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Repeat a step in a thread while the context lasts, `seconds` after its start and after each end of the step."""
+    """Repeat a step in a thread while the context lasts. Wait `seconds` before each step."""
 
     def work(ended: threading.Event) -> None:
         while not ended.wait(seconds):
@@ -126,7 +126,7 @@ MARGIN = timedelta(seconds=30)
 
 
 def today() -> date:
-    """Return the day in UTC. Shortly before midnight wait for the next day, so that a test sees one day."""
+    """Return the day in UTC. Shortly before midnight, wait for the next day, so that the day stays during a test."""
     while (now := datetime.now(UTC)).date() != (now + MARGIN).date():
         time.sleep(1)
     return now.date()

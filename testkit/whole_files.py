@@ -1,4 +1,4 @@
-"""How tests are given to several processes (`--numprocesses`): files whole, and again what a process that died left."""
+"""Gives tests to several processes (`--numprocesses`): whole files, and again those that a dead process left."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-_NEEDED = 2  # a worker begins a test when it has the next one, or knows that there is none
+_NEEDED = 2  # a worker starts a test when it has the next one, or knows that there is none
 
 
 class InWholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """The tests of a file stay together, since they build on each other; so do those of the folders `in_one`."""
+    """Keeps the tests of a file in one process, since they build on each other; so too for each folder of `in_one`."""
 
     def __init__(self, config: pytest.Config, log: Producer, in_one: Sequence[str] = ()) -> None:
         super().__init__(config, log)
@@ -24,7 +24,7 @@ class InWholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no
         return folder or nodeid.partition("::")[0]
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take a process out that has ended: what it died of is returned, what it had not begun comes next."""
+        """Remove a process that has ended. Return the test that crashed it; its remaining tests come next."""
         left = {scope: tests for scope, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
         crashed = next((test for tests in left.values() for test, is_done in tests.items() if not is_done), None)
         if crashed is not None:
@@ -37,10 +37,10 @@ class InWholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no
         return crashed
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give the process files until it can begin.
+        """Give the process files until it can start.
 
-        xdist (3.8) gives it one, also one of a single test: then the process waits for ever, and so does the session.
-        `schedule` asks again for a process that still looks which tests there are.
+        xdist (3.8) gives it one file. If that has a single test, the process would wait for ever, and so the session.
+        A process that still collects tests gets its files from `schedule`.
         """
         if node not in self.registered_collections:
             return
