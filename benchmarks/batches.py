@@ -96,7 +96,7 @@ def batches(tables: Tables, what: str, size: int, log: Iterable[Record], *option
 
 def logged_batches(job: Job) -> list[tuple[float, int, float]]:
     """Return the end, the number of records and the seconds of each batch that the job logged."""
-    lines = [(at, _BATCH_LINE.match(line)) for at, line in job.lines]
+    lines = [(at, _BATCH_LINE.search(line)) for at, line in job.lines]
     return [(at, _records(found), float(found.group(3))) for at, found in lines if found is not None]
 
 
