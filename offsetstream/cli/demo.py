@@ -157,12 +157,14 @@ def _full_demo(kafka_version: str, brokers: int, port: int | None, tables: Path,
         stage.play_troubles(shop)
         shop.stop_producing()
         stage.await_verdicts(_VERDICTS)
+        # Before the answers: soon the group of the last trouble is silent for so long that it counts as stopped.
+        say("\n[bold]6. Stop the job[/]")
+        stage.stop_job()
         with stage.page_written():
-            say("\n[bold]6. The five answers[/]")
+            say("\n[bold]7. The five answers[/]")
             stage.show("groups", "status", head=1 + len(TROUBLES))
             stage.sum_up()
-            say("\n[bold]7. Write everything to one page, and stop the job[/]")
-            stage.stop_job()
+            say("\n[bold]8. Write everything to one page[/]")
     _show_next_steps(folder, say)
 
 
@@ -304,22 +306,22 @@ class _Stage:
 
     @contextmanager
     def page_written(self) -> Iterator[None]:
-        """Write the page while the body of the context runs, then end the tables' time.
-
-        After `maintain --end`, queries measure ages up to the job's last sample. So they answer later as in the demo.
-        """
+        """Write the page while the body of the context runs."""
         since = f"{time.monotonic() - self._started_at:.0f}s"
         with ThreadPoolExecutor(1) as writer:
             page = writer.submit(self._run, "report", "--file", str(self._folder / _PAGE), "--since", since)
             yield
             page.result()
-        self._run("maintain", "--end")
 
     def stop_job(self) -> None:
-        """Stop the job between two batches."""
+        """Stop the job between two batches, then end the tables' time.
+
+        After `maintain --end`, queries measure ages up to the job's last sample. So they answer later as in the demo.
+        """
         self._run("stop")
         if self._job.wait(_TIMEOUT) != 0:
             raise OffsetstreamError(f"The job ended with exit code {self._job.returncode}. Its log is {self._log}")
+        self._run("maintain", "--end")
 
     def _run(self, *command: str, capture_output: bool = False) -> subprocess.CompletedProcess[str]:
         """Run an offsetstream command on these tables."""
