@@ -20,7 +20,7 @@ Every command with its options, as `--help` prints them; `make docs` writes this
 option is also its key in the settings file (`max-silence` in `[run]`) and its environment variable
 (`OFFSETSTREAM_MAX_SILENCE`).
 
-[Exit codes](exit-codes.md) says how they end.
+[Columns](columns.md) says what their answers show, [exit codes](exit-codes.md) how they end.
 
 """
 _ENVIRONMENT = re.compile(r" *\[env var: \w+\]|(?<=\[)env var: \w+; ")  # left out: the head of the page has the rule

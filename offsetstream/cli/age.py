@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import capitalized, duration_text, instant_text
 from offsetstream.errors import NoTableError
@@ -218,7 +218,7 @@ class Age:
             return []
         total = len(_selected(self.by_partition, partitions))
         return [
-            f"BLOCKED: an open transaction blocks {len(blocked)} of {total} offsets partitions since "
+            f"BLOCKED: an open transaction blocks {len(blocked)} of {counted(total, 'offsets partition')} since "
             f"{instant_text(min(blocked))}: nobody can read later records until it ends"
         ]
 
@@ -236,7 +236,7 @@ class Age:
         if not late:
             return []
         known = [start for start in late if start is not None]
-        for_some = f"of {len(late)} of {len(selected)} offsets partitions"
+        for_some = f"of {len(late)} of {counted(len(selected), 'offsets partition')}"
         if not known:
             return [f"The history {for_some} may be incomplete: more may have happened than this answer shows"]
         start = instant_text(max(known))

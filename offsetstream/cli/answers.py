@@ -72,7 +72,8 @@ def period_options(command: Command) -> Command:
         "--since",
         type=Instant(),
         metavar="TIME",
-        help="Start of the period: 10m, 03:00, 2026-11-21 (default: all history with --group, else the last day).",
+        help="Start of the period: 10m (before the present time, also if the job has ended), 03:00, 2026-11-21 "
+        "(default: all history with --group, else the last day).",
     )
     until = click.option("--until", type=Instant(), metavar="TIME", help="End of the period (default: now).")
     return since(until(command))
@@ -211,11 +212,6 @@ def ends_text(sampled: Collection[datetime], now: datetime) -> str:
     if (newest - oldest).total_seconds() < 1:
         return f"end offsets as of {instant_text(newest)} ({age_text(newest, now)} old)"
     return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)} (up to {age_text(oldest, now)} old)"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number of things: 1 group, 2 groups."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:

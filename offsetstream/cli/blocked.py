@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.answers import counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column

@@ -16,8 +16,7 @@ from uuid import uuid4
 
 import click
 
-from offsetstream.cli.answers import counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
@@ -91,7 +90,8 @@ def operating_options(command: Command) -> Command:
             "--snapshots",
             metavar="FOLDER",
             envvar="OFFSETSTREAM_SNAPSHOTS",
-            help="Folder of the snapshots of previous offsets (default: snapshots, in the folder of --tables).",
+            help="Save the previous offsets in this folder; 'offsets undo' looks there for the newest snapshot "
+            "(default: snapshots, in the folder of --tables).",
         ),
         click.option(
             "--timeout",

@@ -8,9 +8,10 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from offsetstream.cli.answers import Row, counted, ends_of, ends_text, fetch_sorted, table_of
+from offsetstream.cli.answers import Row, ends_of, ends_text, fetch_sorted, table_of
 from offsetstream.cli.describe import End
 from offsetstream.cli.group_state import Group
+from offsetstream.cli.messages import counted
 from offsetstream.cli.times import capitalized
 from offsetstream.views.reader import ViewReader
 

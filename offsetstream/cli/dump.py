@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.line_files import file_option, open_output
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import cluster_options, config_option
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
 from offsetstream.dump.formats import LINE_FORMATS, UnprintableRecords
@@ -121,7 +121,8 @@ def _dump_cluster(
 
 def _message(found: UnprintableRecords) -> str:
     place = "" if found.offsets_partition is None else f" of offsets partition {found.offsets_partition}"
+    records = counted(found.count, "record")
     return (
-        f"{found.count} records cannot be decoded, the first at offset {found.record_offset}{place}: {found.reason}; "
+        f"{records} cannot be decoded, the first at offset {found.record_offset}{place}: {found.reason}; "
         "--format json prints them with their bytes"
     )

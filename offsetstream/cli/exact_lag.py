@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.cli.answers import Answer, counted
+from offsetstream.cli.answers import Answer
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable, no_record_reason
+from offsetstream.cli.messages import counted
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text

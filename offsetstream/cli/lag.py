@@ -13,7 +13,6 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     at_option,
-    counted,
     ends_text,
     fetch_sorted,
     open_reader,
@@ -25,6 +24,7 @@ from offsetstream.cli.answers import (
 from offsetstream.cli.exact_lag import exact_answer
 from offsetstream.cli.live_options import isolation_option, reading_timeout_option
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import counted
 from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
@@ -202,12 +202,14 @@ def _closing(rows: list[Row], as_of: str, now: datetime) -> str:
     if rows and unknown == len(rows):
         waits = f"The lag of {counted(unknown, 'partition')} {of_groups} is unknown"
     else:
-        verb = "waits" if waiting == 1 else "wait"
-        waits = (
-            f"{counted(waiting, 'message')} {verb} in {len(behind)} of {counted(len(rows), 'partition')} {of_groups}"
-        )
+        verb, partitions = "waits" if waiting == 1 else "wait", counted(len(rows), "partition")
+        if waiting:
+            waits = f"{counted(waiting, 'message')} {verb} in {len(behind)} of {partitions} {of_groups}"
+        else:
+            known = f"{len(rows) - unknown} of " if unknown else ""
+            waits = f"No message waits in {known}{partitions} {of_groups}"
         waits += f"; the lag of {unknown} is unknown" if unknown else ""
-    deleted = f"; {lost} more were deleted from the log unread" if lost else ""
+    deleted = f"; {lost} more {'was' if lost == 1 else 'were'} deleted from the log unread" if lost else ""
     return f"{waits}{deleted}; {as_of}{ends}."
 
 

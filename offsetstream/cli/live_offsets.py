@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.answers import counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
@@ -62,7 +61,8 @@ def list_live(
         require_to_see(cluster, {row["topic"] for row in group_rows if row["is_unknown_there"]}, [])
         rows += group_rows
     different = sum(row["is_different"] for row in rows)
-    closing = f"{counted(len(rows), 'offset')}; {different} differ between the coordinator and the tables."
+    differ = "differs" if different == 1 else "differ"
+    closing = f"{counted(len(rows), 'offset')}; {different} {differ} between the coordinator and the tables."
     output.table(_COLUMNS, rows, closing=closing)
     missing = sorted(set(groups) - {row["group"] for row in rows})
     for group_id in missing:

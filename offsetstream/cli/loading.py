@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 from offsetstream.tables.placement import Placement, read_placement
@@ -29,7 +29,7 @@ def loading_lines(
     if not states:
         yield "No offsets partition is known yet: the job has not started to load them"
     elif loaded < len(states):
-        yield f"{loaded} of {len(states)} offsets partitions are loaded"
+        yield f"{loaded} of {counted(len(states), 'offsets partition')} {'is' if loaded == 1 else 'are'} loaded"
         placement = Placement(len(states), homes)
         for group_id in group_ids:
             partition = placement.of(group_id)

@@ -16,6 +16,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things: 1 group, 2 groups."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
     """Print a line for a person to stderr, or with `err=False` to stdout.
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.cli.answers import Row, counted
+from offsetstream.cli.answers import Row
+from offsetstream.cli.messages import counted
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UnknownNameError
 
@@ -62,7 +63,8 @@ def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
 
     reader = ViewReader(tables)
     if unknown := sorted(set(names) - _known(reader, column, names, _MENTIONED[column])):
-        more = f"; {len(unknown) - 1} more are not there either" if len(unknown) > 1 else ""
+        others = len(unknown) - 1
+        more = f"; {others} more {'is' if others == 1 else 'are'} not there either" if others else ""
         raise UnknownNameError("".join(missing_messages(reader, column, unknown[:1], ())) + more)
 
 

@@ -13,7 +13,6 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
-    counted,
     fetch_sorted,
     group_options,
     in_period,
@@ -28,6 +27,7 @@ from offsetstream.cli.answers import (
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import counted
 from offsetstream.cli.missing import missing_of
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column

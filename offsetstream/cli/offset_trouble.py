@@ -12,7 +12,6 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     at_option,
-    counted,
     fetch_sorted,
     group_options,
     open_reader,
@@ -22,6 +21,7 @@ from offsetstream.cli.answers import (
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import counted
 from offsetstream.cli.missing import missing_of, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
@@ -141,9 +141,10 @@ def _expiring_closing(all_rows: list[Row], soon: list[Row], within: timedelta | 
         f"; unknown for {len(soon) - len(dated)}: the job may not see the retention" if len(soon) > len(dated) else ""
     )
     groups = counted(len({row["group"] for row in dated}), "group")
+    expire, do_not = "expires" if len(dated) == 1 else "expire", "does not" if kept == 1 else "do not"
     return (
-        f"{counted(len(dated), 'offset')} of {groups} expire{within_text}{first}{unknown}; "
-        f"{kept} others do not expire (--kept shows why); {as_of}."
+        f"{counted(len(dated), 'offset')} of {groups} {expire}{within_text}{first}{unknown}; "
+        f"{counted(kept, 'other')} {do_not} expire (--kept shows why); {as_of}."
     )
 
 

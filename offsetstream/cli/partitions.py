@@ -155,7 +155,8 @@ def _tell_skipped(rows: list[Row]) -> None:
         from offsetstream.tables.filters import Filters  # noqa: PLC0415 - slow: Arrow; most tables have no filters
 
         for filters, count in by_filters.items():
-            print_line(f"The filters skipped {count:,} records since the last loads: {Filters.of(filters)}")
+            records = "1 record" if count == 1 else f"{count:,} records"
+            print_line(f"The filters skipped {records} since the last loads: {Filters.of(filters)}")
 
 
 def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:

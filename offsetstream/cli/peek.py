@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.answers import counted
 from offsetstream.cli.live_options import (
     UNREACHABLE,
     is_unreachable,
@@ -17,7 +16,7 @@ from offsetstream.cli.live_options import (
     reading_timeout_option,
 )
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, output_options
 from offsetstream.cli.record_text import record_row
 from offsetstream.cli.rows import Column

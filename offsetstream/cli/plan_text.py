@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from offsetstream.cli.answers import Row, counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.answers import Row
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR

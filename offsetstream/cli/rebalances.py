@@ -12,7 +12,6 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Answer,
     Row,
-    counted,
     fetch_sorted,
     group_options,
     in_period,
@@ -25,6 +24,7 @@ from offsetstream.cli.answers import (
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import counted
 from offsetstream.cli.missing import missing_of
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
@@ -130,7 +130,8 @@ def _closing(reader: ViewReader, rows: list[Row], period: str) -> str:
     first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     lost = sum(row["epochs_without_record"] or 0 for row in rows)
     more = f" ({lost} more started and did not finish)" if lost else ""
-    summary = f"{counted(len(rows), 'rebalance')} in {duration_text((last - first).total_seconds() * 1000)}{more}"
+    lasted = f" in {_text(last - first)}" if len(rows) > 1 else ""
+    summary = f"{counted(len(rows), 'rebalance')}{lasted}{more}"
     groups = {row["group"] for row in rows}
     if len(groups) > 1:
         return f"{summary} of {len(groups)} groups{period}."

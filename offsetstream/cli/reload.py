@@ -7,8 +7,7 @@ from functools import partial
 
 import click
 
-from offsetstream.cli.answers import counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import config_option, tables_option, timeout_option
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.errors import OffsetstreamError

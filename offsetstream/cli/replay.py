@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
 from offsetstream.cli.times import ParamType
 from offsetstream.codec.damaged_segments import find_surviving
@@ -169,7 +169,8 @@ def _load(cache: GroupMetadataCache, number: int | None, log: Iterable[RecordBat
     result = cache.load_partition(_UNNUMBERED if number is None else number, log)
     if result.skipped:
         offset, reason = next(iter(result.skipped.items()))
-        warn(f"{name}: {len(result.skipped)} records were skipped, the first at offset {offset}: {reason}")
+        records, were = counted(len(result.skipped), "record"), "was" if len(result.skipped) == 1 else "were"
+        warn(f"{name}: {records} {were} skipped, the first at offset {offset}: {reason}")
     if result.problem is not None:
         warn(f"{name}: a broker would log an error: {result.problem}")
     if result.status == "failed":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.all_clusters import FLAG, clusters_of, require_from_file
-from offsetstream.cli.messages import printable
+from offsetstream.cli.messages import counted, printable
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import stop_at_end_of_input, stop_on_signal
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
@@ -87,7 +87,7 @@ class RunCommand(click.Command):
         with stop_on_signal(supervisor.stop):
             failed = supervisor.run()
         if failed:
-            raise OffsetstreamError(f"{len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}")
+            raise OffsetstreamError(f"{len(failed)} of {counted(len(jobs), 'job')} failed: {', '.join(failed)}")
         return None
 
     def _job(self, ctx: click.Context, name: str, options: list[str]) -> ClusterJob:

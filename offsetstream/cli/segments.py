@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.codec.log_folders import LogPartition, find_partitions
 from offsetstream.codec.log_segments import Skip
 from offsetstream.errors import UsageError
@@ -49,10 +49,12 @@ class Skipped:
         ranges = {(each.path.parent, each.first_offset or 0, each.next_offset) for each in self._skips}
         offsets = sum(max(0, end - first) for _, first, end in ranges if end is not None)
         more = " and those at the end of a log" if any(end is None for *_, end in ranges) else ""
-        files = len({skip.path for skip in self._skips})
+        parts = counted(len(self._skips), "damaged part")
+        segments = counted(len({skip.path for skip in self._skips}), "segment")
+        lost, are = counted(offsets, "offset"), "is" if offsets == 1 and not more else "are"
         warn(
-            f"skipped {len(self._skips)} damaged parts with {count} bytes in {files} segments: up to {offsets} "
-            f"offsets{more} are missing. The answer may have older values instead."
+            f"skipped {parts} with {count} bytes in {segments}: up to {lost}{more} {are} missing. "
+            "The answer may have older values instead."
         )
 
 

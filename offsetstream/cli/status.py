@@ -16,7 +16,6 @@ from offsetstream.cli.answers import (
     Answer,
     Row,
     at_option,
-    counted,
     ends_text,
     fetch_sorted,
     group_options,
@@ -26,6 +25,7 @@ from offsetstream.cli.answers import (
     watch_option,
 )
 from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.messages import counted
 from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
@@ -216,6 +216,9 @@ def _closing(rows: list[Row], now: datetime, as_of: str) -> str:
     levels = Counter(row["level"] for row in rows)
     not_ok = levels["WARN"] + levels["ERR"]
     unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
+    if unchecked := sum(row["level"] == "UNKNOWN" and row["cause"] == NOT_LOOKED for row in rows):
+        some = "" if unchecked == levels["UNKNOWN"] else f"{unchecked} of them "
+        unknown += f" ({some}because {NOT_LOOKED})"
     lost = sum(row["messages_lost"] or 0 for row in rows)
     unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
     verb = "is" if not_ok == 1 else "are"

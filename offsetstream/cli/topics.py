@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import Answer, counted, show, topic_options, watch_option
+from offsetstream.cli.answers import Answer, show, topic_options, watch_option
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.main import OneLineErrors
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import counted
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import (
     SECONDS,
     client_properties,
@@ -132,7 +131,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     history = _check_history(store, reader)
     result.found.extend(Found(each, None) for each in [*doubled_rows(store), *history.differences])
     _require_visible(cluster, result)
-    _print(result, output)
+    print_result(result, output)
     if with_topic:
         print_line(str(history))
     return exit_code_of(result)
@@ -184,7 +183,8 @@ def _require_visible(cluster: Cluster, result: Comparison) -> None:
     require_to_see(cluster, topics, {each.group_id for each in only_ours if each.group_id is not None})
 
 
-def _print(result: Comparison, output: Output) -> None:
+def print_result(result: Comparison, output: Output) -> None:
+    """Print the differences, and how many groups were compared."""
     if result.unchanged_partitions:
         partitions = ", ".join(map(str, result.unchanged_partitions))
         print_line(f"The job applied nothing from offsets partitions {partitions} meanwhile: increase --settle")
@@ -197,8 +197,8 @@ def _print(result: Comparison, output: Output) -> None:
         for found in result.found
     )
     explained = sum(found.explanation is not None for found in result.found)
-    differences = f"{len(result.found) - explained} unexplained differences, {explained} explained"
-    print_line(f"{result.groups} groups compared: {differences}")
+    differences = f"{counted(len(result.found) - explained, 'unexplained difference')}, {explained} explained"
+    print_line(f"{counted(result.groups, 'group')} compared: {differences}")
     if result.filtered.groups or result.filtered.offsets:
         print_line(
             f"The filters of the tables exclude {counted(len(result.filtered.groups), 'group')} of the cluster and "
@@ -206,7 +206,8 @@ def _print(result: Comparison, output: Output) -> None:
         )
     _report_not_compared(result)
     if not result.standing.has_job and (lags := result.standing.lags):
-        behind = f"{len(lags)} offsets partitions are {sum(lags.values())} offsets behind the topic"
+        partitions, are = counted(len(lags), "offsets partition"), "is" if len(lags) == 1 else "are"
+        behind = f"{partitions} {are} {counted(sum(lags.values()), 'offset')} behind the topic"
         print_line(f"No job runs on these tables: {behind}. 'offsetstream run' applies them.")
 
 

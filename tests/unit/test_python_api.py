@@ -217,7 +217,7 @@ def test_a_maximum_age_applies_to_views_and_sql(tmp_path: Path, max_age: timedel
         ("read('topics', group='billing')", "topics has no parameter group"),
         ("view('lag', group='biling')", "group 'biling' is not there; nearest: 'billing', 'billing-test'"),
         ("committed_offsets(topic='order')", "topic 'order' is not there; nearest: 'orders'"),
-        ("groups(group=['x1', 'billing', 'x2'])", "group 'x1' is not there; 1 more are not there either"),
+        ("groups(group=['x1', 'billing', 'x2'])", "group 'x1' is not there; 1 more is not there either"),
         ("sql('SELECT 1', memory='lots')", "'lots' is not a size of memory: give 400MB or 2GB"),
         ("sql('SELECT len(list(n)) FROM range(100000000) t(n)', memory='50MB')", "in Python memory='4GB'"),
         ("sql('SELECT count(*) FROM range(10000000000000)', timeout=0.1)", "in Python timeout=3600"),

@@ -30,11 +30,12 @@ WITH ranked AS (
     ) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
+  /* Where the end is unknown, current_lag is 0, and messages_lost is null. */
   SELECT
     group_id,
     MAX(status_level) AS status_level,
-    TRY_CAST(SUM(current_lag) AS BIGINT) AS total_lag,
-    MAX(current_lag) AS max_lag,
+    TRY_CAST(SUM(CASE WHEN NOT messages_lost IS NULL THEN current_lag END) AS BIGINT) AS total_lag,
+    MAX(CASE WHEN NOT messages_lost IS NULL THEN current_lag END) AS max_lag,
     TRY_CAST(SUM(messages_lost) AS BIGINT) AS messages_lost,
     COUNT(*) AS partitions,
     COUNT(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok,
@@ -400,7 +401,7 @@ WITH ranked AS (
       THEN 'it owns ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ', and has not committed yet' || CASE
         WHEN o.messages IS NULL
         THEN ''
-        ELSE '; ' || TRY_CAST(o.messages AS TEXT) || ' messages are in the log'
+        ELSE '; ' || TRY_CAST(o.messages AS TEXT) || CASE WHEN o.messages = 1 THEN ' message is' ELSE ' messages are' END || ' in the log'
       END
       ELSE 'no committed offset'
     END AS verdict_reason,
@@ -428,7 +429,7 @@ WITH ranked AS (
     o.offsets_partition,
     o.group_id,
     'unknown',
-    'it has never committed ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ' that it owns, which contain ' || TRY_CAST(o.messages AS TEXT) || ' messages',
+    'it has never committed ' || TRY_CAST(o.partitions AS TEXT) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END || ' that it owns, with ' || TRY_CAST(o.messages AS TEXT) || CASE WHEN o.messages = 1 THEN ' message' ELSE ' messages' END,
     NULL
   FROM owned AS o
   LEFT JOIN bare AS b

@@ -16,8 +16,8 @@
 --   worst_topic STRING: Topic of that partition
 --   worst_partition INT: That partition
 --   status_reason STRING: Reason for Burrow's status, as text
---   total_lag BIGINT: Sum of the lags of its partitions, in messages
---   max_lag BIGINT: Greatest lag of a partition, in messages
+--   total_lag BIGINT: Sum of the known lags of its partitions, in messages; null if none is known
+--   max_lag BIGINT: Greatest known lag of a partition, in messages; null if none is known
 --   messages_lost BIGINT: Messages that the logs no longer have and that the group never read
 --   partitions INT: Partitions with a committed offset
 --   partitions_not_ok INT: Number of partitions at level WARN or ERR
@@ -34,7 +34,9 @@ WITH ranked AS (
          row_number() OVER (PARTITION BY group_id ORDER BY rank DESC, current_lag DESC, topic, partition) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
-  SELECT group_id, max(status_level) AS status_level, CAST(sum(current_lag) AS BIGINT) AS total_lag, max(current_lag) AS max_lag,
+  -- Where the end is unknown, current_lag is 0, and messages_lost is null.
+  SELECT group_id, max(status_level) AS status_level, CAST(sum(CASE WHEN messages_lost IS NOT NULL THEN current_lag END) AS BIGINT) AS total_lag,
+         max(CASE WHEN messages_lost IS NOT NULL THEN current_lag END) AS max_lag,
          CAST(sum(messages_lost) AS BIGINT) AS messages_lost, count(*) AS partitions,
          count(CASE WHEN level IN ('WARN', 'ERR') THEN 1 END) AS partitions_not_ok, count(CASE WHEN complete >= 1 THEN 1 END) AS complete,
          max(last_commit_at_ms) AS last_commit_at_ms, max(offsets_partition) AS offsets_partition, min(as_of) AS as_of, max(CASE WHEN is_stale THEN 1 ELSE 0 END) AS is_stale,
@@ -85,7 +87,7 @@ WITH ranked AS (
               WHEN d.group_id IS NOT NULL THEN concat('its last offset was deleted ',
                 CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago (', d.reason, ')')
               WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), ' messages are in the log') END)
+                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), CASE WHEN o.messages = 1 THEN ' message is' ELSE ' messages are' END, ' in the log') END)
               ELSE 'no committed offset' END AS verdict_reason,
          CASE WHEN r.is_stale THEN r.cause
               WHEN coalesce(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted' THEN concat('the topic ', d.topic, CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END)
@@ -99,7 +101,7 @@ WITH ranked AS (
   UNION ALL
   -- A group may have committed some partitions only: in the others it may still be at the first message.
   SELECT o.offsets_partition, o.group_id, 'unknown', concat('it has never committed ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-           ' that it owns, which contain ', CAST(o.messages AS STRING), ' messages'), NULL
+           ' that it owns, with ', CAST(o.messages AS STRING), CASE WHEN o.messages = 1 THEN ' message' ELSE ' messages' END), NULL
   FROM owned AS o
   LEFT JOIN bare AS b ON b.offsets_partition = o.offsets_partition AND b.group_id = o.group_id
   WHERE b.group_id IS NULL AND o.messages > 0

@@ -776,7 +776,7 @@ WITH limits AS (
         WHEN readable_lag <= allowed_lag
         THEN 'nothing waits' || CASE
           WHEN messages_lost > 0
-          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages were deleted unread'
+          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || CASE WHEN messages_lost = 1 THEN ' message was' ELSE ' messages were' END || ' deleted unread'
           ELSE ''
         END || CASE
           WHEN is_abandoned

@@ -162,7 +162,7 @@ moments AS (
            WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' or more to ', CAST(lag_at_look AS STRING), ' in ',
                                           CAST(window_seconds AS STRING), ' s')
            ELSE CASE WHEN readable_lag <= allowed_lag
-                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), ' messages were deleted unread') ELSE '' END,
+                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), CASE WHEN messages_lost = 1 THEN ' message was' ELSE ' messages were' END, ' deleted unread') ELSE '' END,
                                    CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
                      WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has reached the last stable offset, where a transaction is open'
                      WHEN had_caught_up THEN concat('caught up within the last ', CAST(window_seconds AS STRING), ' s')

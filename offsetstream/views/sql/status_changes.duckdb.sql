@@ -1084,7 +1084,7 @@ WITH steps AS (
         WHEN readable_lag <= allowed_lag
         THEN 'nothing waits' || CASE
           WHEN messages_lost > 0
-          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || ' messages were deleted unread'
+          THEN '; ' || TRY_CAST(messages_lost AS TEXT) || CASE WHEN messages_lost = 1 THEN ' message was' ELSE ' messages were' END || ' deleted unread'
           ELSE ''
         END || CASE
           WHEN is_abandoned
@@ -1158,11 +1158,12 @@ WITH steps AS (
   JOIN verdicts AS v
     ON v.verdict = j.verdict
 ), folded AS (
+  /* Where the end is unknown, current_lag is 0, and messages_lost is null. */
   SELECT
     now_at,
     offsets_partition,
     group_id,
-    TRY_CAST(SUM(current_lag) AS BIGINT) AS total_lag,
+    TRY_CAST(SUM(CASE WHEN NOT messages_lost IS NULL THEN current_lag END) AS BIGINT) AS total_lag,
     MAX(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict,
     MAX(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
     MAX(CASE WHEN verdict_nth = 1 THEN topic END) AS topic,

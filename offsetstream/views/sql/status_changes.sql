@@ -12,7 +12,7 @@
 --   reason STRING: Reason for the verdict, as text
 --   topic STRING: Topic of the partition that decided the verdict
 --   partition INT: Partition that decided the verdict
---   total_lag BIGINT: Sum of the lags of the group's partitions, in messages
+--   total_lag BIGINT: Sum of the known lags of the group's partitions, in messages; null if none is known
 WITH
 -- @include minutes
 , group_minutes AS (
@@ -162,7 +162,8 @@ WITH
   SELECT j.*, row_number() OVER (PARTITION BY j.now_at, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic, j.partition) AS verdict_nth
   FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict
 ), folded AS (
-  SELECT now_at, offsets_partition, group_id, CAST(sum(current_lag) AS BIGINT) AS total_lag,
+  -- Where the end is unknown, current_lag is 0, and messages_lost is null.
+  SELECT now_at, offsets_partition, group_id, CAST(sum(CASE WHEN messages_lost IS NOT NULL THEN current_lag END) AS BIGINT) AS total_lag,
          max(CASE WHEN verdict_nth = 1 THEN verdict END) AS verdict, max(CASE WHEN verdict_nth = 1 THEN verdict_reason END) AS reason,
          max(CASE WHEN verdict_nth = 1 THEN topic END) AS topic, max(CASE WHEN verdict_nth = 1 THEN partition END) AS partition
   FROM ranked GROUP BY now_at, offsets_partition, group_id

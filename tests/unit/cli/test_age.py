@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from offsetstream.cli.age import Age
+from offsetstream.cli.answers import ends_text
 from offsetstream.cli.times import instant_text
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import Run, group
 
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "ask.md"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 AN_HOUR: tuple[datetime | None, bool] = (NOW - timedelta(hours=1), True)
 FRESH: tuple[datetime | None, bool] = (NOW, False)
@@ -83,6 +85,14 @@ def test_a_warning_names_partitions_that_a_transaction_blocks() -> None:
             ],
         ),
         (
+            [NOW],
+            NOW - timedelta(hours=1),
+            [
+                "The history of 1 of 1 offsets partition is complete only from 2026-01-01T12:00:00.000Z on: "
+                "more may have happened before"
+            ],
+        ),
+        (
             [None, None],
             NOW,
             [
@@ -127,6 +137,12 @@ def test_an_answer_without_the_cluster_table_says_that_its_age_is_unknown(run: R
     assert "The age of the data is unknown: there is no table" in shown.stderr
     (row,) = json.loads(shown.stdout)
     assert (shown.exit_code, row["group"], row["stale"]) == (0, "billing", None)
+
+
+def test_the_guide_shows_the_age_of_end_offsets_as_answers_print_it() -> None:
+    printed = re.sub(r"as of \S+", "as of …", ends_text([NOW], NOW + timedelta(seconds=4)))
+    assert printed == "end offsets as of … (4.0 s old)"
+    assert GUIDE.read_text("utf-8").count(printed) == 2
 
 
 def test_warnings_are_red_on_a_terminal(run: Run, tmp_path: Path) -> None:

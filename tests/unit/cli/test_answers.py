@@ -60,6 +60,7 @@ def test_status_is_unknown_when_the_job_is_dead(run: Run, world: Path) -> None:
     first, second = shown.stderr.splitlines()
     assert first.endswith("since 2026-01-05T10:40:00.000Z: is the job running?")
     assert second == "10 groups: the job has not checked"
+    assert "0 of 10 groups are not OK, 10 unknown (because the job has not checked), data as of" in shown.stdout
     rows = rows_of(run, world, "groups", "status")
     assert {(row["level"], row["stale"]) for row in rows} == {("UNKNOWN", True)}
     assert (shown.exit_code, run("groups", "status", "--fail-on", "never", tables=world).exit_code) == (5, 0)
@@ -184,7 +185,7 @@ def test_groups_without_an_offset_are_named_and_not_shown_as_no_lag(run: Run, wo
     groups = ("--group", "group-10", "--group", "group-11")
     without = run("lag", *groups, "--topic", "orders", "--at", END, tables=world)
     assert without.stdout.splitlines()[-1] == (
-        "0 messages wait in 0 of 0 partitions of 0 groups; as of 2026-01-05T10:40:00.000Z. "
+        "No message waits in 0 partitions of 0 groups; as of 2026-01-05T10:40:00.000Z. "
         "No committed offset and no partition: groups 'group-10', 'group-11'."
     )
     assert without.exit_code == 0
@@ -211,6 +212,13 @@ def test_lag(run: Run, world: Path) -> None:
     )
 
 
+def test_lag_says_that_no_message_waits(run: Run, world: Path) -> None:
+    nothing = run("lag", "--group", "group-7", "--at", END, tables=world).stdout.splitlines()[-1]
+    assert nothing.startswith("No message waits in 1 partition of 1 group; as of")
+    known = run("lag", "--group", "group-5", tables=world).stdout.splitlines()[-1]
+    assert known.startswith("No message waits in 1 of 2 partitions of 1 group; the lag of 1 is unknown; data as of")
+
+
 def test_end_offsets_keep_the_time_of_their_last_sample(run: Run, world: Path) -> None:
     """Nothing was sampled after 10:39:53: whoever asks about later is told so, and each time the same."""
     first, *others = (rows_of(run, world, "lag", "--all-groups", "--at", "2026-01-05T10:45") for _ in range(5))
@@ -224,6 +232,12 @@ def test_rebalances(run: Run, world: Path) -> None:
     # The last two are four seconds apart, and within one pause.
     assert "3 rebalances in 5 min 39 s since" in shown.stdout
     assert "the group paused its commits for 1 min 28 s in total, 44 s at most" in shown.stdout
+
+
+def test_one_rebalance_has_no_length(run: Run, world: Path) -> None:
+    period = ("--since", "2026-01-05T10:14:30", "--until", "2026-01-05T10:15:30")
+    shown = run("groups", "rebalances", "--group", "group-9", *period, tables=world).stdout.splitlines()
+    assert shown[-1].startswith("1 rebalance since 2026-01-05T10:14:30.000Z until ")
 
 
 def test_pauses_that_overlap_count_once() -> None:
@@ -315,6 +329,13 @@ def test_expiring_within(run: Run, world: Path) -> None:
     every = rows_of(run, world, "offsets", "expiring", "--at", END)
     assert {row["group"] for row in every} - {row["group"] for row in soon} == {"group-11"}
     assert [row["expires_in"] for row in soon][:4] == ["due", "due", "due", "1 min 56 s"]
+
+
+def test_one_offset_expires(run: Run, world: Path) -> None:
+    shown = run("offsets", "expiring", "--at", END, "--group", "group-2", "--topic", "stock", tables=world)
+    assert shown.stdout.splitlines()[-1].startswith("1 offset of 1 group expires, the first at 2026-01-05T10:41:56")
+    kept = run("offsets", "expiring", "--at", END, "--group", "group-0", "--topic", "audit", tables=world)
+    assert "; 1 other does not expire (--kept shows why); " in kept.stdout
 
 
 def test_export_at_has_the_offsets_of_that_time(run: Run, world: Path) -> None:

@@ -48,7 +48,7 @@ def test_status_names_the_shared_cause_first(run: Run, held: Path) -> None:
 
 def test_the_audit_says_that_more_may_have_happened(run: Run, held: Path) -> None:
     said = run("offsets", "audit", "--since", "2026-01-01", tables=held).stderr
-    assert "an open transaction blocks 1 of 1 offsets partitions since" in said
+    assert "an open transaction blocks 1 of 1 offsets partition since" in said
     assert "more may have happened than this answer shows" in said
 
 

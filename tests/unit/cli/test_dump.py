@@ -143,7 +143,7 @@ def test_skip_damaged_continues_behind_a_damaged_batch_and_says_what_is_missing(
         assert result.stderr.splitlines() == [
             f"Warning: {segment}: skipped {size} bytes at position {len(good)}: its checksum (CRC-32C) does not match; "
             "offsets 3 to 4 are missing",
-            f"Warning: skipped 1 damaged parts with {size} bytes in 1 segments: up to 2 offsets are missing. "
+            f"Warning: skipped 1 damaged part with {size} bytes in 1 segment: up to 2 offsets are missing. "
             "The answer may have older values instead.",
         ]
     (log / "__consumer_offsets-10").rename(log / "elsewhere")
@@ -174,7 +174,7 @@ def test_records_that_cannot_be_decoded(log: Path) -> None:
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 5
     assert result.stderr == (
-        "Error: 1 records cannot be decoded, the first at offset 2 of offsets partition 10: truncated value; "
+        "Error: 1 record cannot be decoded, the first at offset 2 of offsets partition 10: truncated value; "
         "--format json prints them with their bytes\n"
     )
 

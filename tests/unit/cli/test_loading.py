@@ -20,6 +20,10 @@ def test_no_warning_when_all_are_loaded() -> None:
     assert list(loading_lines({0: "OWNED", 1: "OWNED"}, ["g"])) == []
 
 
+def test_one_partition_is_told_as_one() -> None:
+    assert list(loading_lines({0: "LOADING"}, [])) == ["0 of 1 offsets partition are loaded"]
+
+
 def test_nothing_is_known_yet() -> None:
     (line,) = loading_lines({}, ["g"])
     assert line.startswith("No offsets partition is known yet")
@@ -29,7 +33,7 @@ def test_the_warning_says_whether_the_partition_of_a_group_is_loaded() -> None:
     # reference 7: of 50 partitions, my-group has 12 and testgroup 27
     states = dict.fromkeys(range(50), "LOADING") | {12: "OWNED"}
     assert list(loading_lines(states, ["my-group", "testgroup"])) == [
-        "1 of 50 offsets partitions are loaded",
+        "1 of 50 offsets partitions is loaded",
         "Offsets partition 12 of group 'my-group' is loaded",
         "Offsets partition 27 of group 'testgroup' is not loaded (LOADING)",
     ]

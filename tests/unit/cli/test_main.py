@@ -28,6 +28,21 @@ def test_every_command_has_help_with_examples_of_itself(name: str) -> None:
         assert f"    offsetstream {' '.join(path)}" in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "offsets undo",
+            "Save the previous offsets in this folder; 'offsets undo' looks there for",
+        ),
+        ("groups history", "10m (before the present time, also if the job has ended)"),
+    ],
+)
+def test_the_help_of_an_option_says_what_it_does(command: str, told: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "--help"])
+    assert told in " ".join(result.output.split())
+
+
 def test_the_help_lists_every_command() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from offsetstream.tables.filters import Filters
 from offsetstream.tables.schema import load_schema
 from testkit.tables import append_rows
 from tests.unit.cli.conftest import Run
@@ -76,6 +77,13 @@ def test_missing_partition_gives_exit_code_1(run: Run, tables: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.splitlines()[1:] == ["Error: the tables have no offsets partition 3."]
     assert [line.split(",")[0] for line in result.stdout.splitlines()] == ["offsets_partition", "2"]
+
+
+def test_one_skipped_record_is_told_as_one(run: Run, tmp_path: Path) -> None:
+    filters = Filters(group_exclude="test-.+").text
+    row = {"offsets_partition": 0, "load_state": "OWNED", "filters": filters, "filtered_count": 1}
+    append_rows(tmp_path, "offsets_partitions", [row])
+    assert "The filters skipped 1 record since the last loads: " in run("partitions", tables=tmp_path).stderr
 
 
 def test_events_in_their_order(run: Run, tables: Path) -> None:

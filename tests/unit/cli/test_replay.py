@@ -104,7 +104,7 @@ def test_skip_damaged_replays_all_but_the_damaged_batch(log: Path, coordinator: 
             group: offset for group, offset in whole.items() if group not in lost
         }
         assert str(segment) in result.stderr.splitlines()[0]
-        assert result.stderr.splitlines()[-1].startswith("Warning: skipped 1 damaged parts with ")
+        assert result.stderr.splitlines()[-1].startswith("Warning: skipped 1 damaged part with ")
     segment.write_bytes(data)
     assert committed(replayed(log, "--coordinator", coordinator, "--skip-damaged")) == whole
 
@@ -283,6 +283,11 @@ def test_records_that_cannot_be_replayed(log: Path) -> None:
     assert result.exit_code == 1
     assert committed(json.loads(result.stdout)) == {"later": 5, "ledger": 4, "plain": 2}
     assert result.stderr.startswith("Error: partition 10 failed to load: record at offset 1: ")
+
+
+def test_one_record_that_cannot_be_replayed(log: Path) -> None:
+    write_segment(log / "__consumer_offsets-10", 1, batch(1, [(None, b"")]))
+    assert "partition 10: 1 record was skipped, the first at offset 1: " in run(log).stderr
 
 
 def test_wrong_usage_gives_one_line(log: Path, tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_an_offset_below_zero_has_no_lag(reader: ViewReader, cell: int, told: in
     assert cell not in found(reader, "lag_history")
     judged = ("verdict", "verdict_reason", "current_lag", "committed_offset")
     assert found(reader, "group_status_partitions", *judged)[cell] == ("unknown", why, 0, None)
+    (of_group,) = (row for row in reader.rows("group_status") if row["verdict_partition"] == cell)
+    assert (of_group["total_lag"], of_group["max_lag"]) == (None, None)
 
 
 def test_an_offset_beyond_the_end_differs_from_a_recreated_topic(reader: ViewReader) -> None:

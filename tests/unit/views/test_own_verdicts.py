@@ -95,7 +95,7 @@ def test_an_owned_partition_without_a_commit_is_not_ok(tmp_path: Path) -> None:
         member_assignments=owned,
     )
     assert (row["verdict"], row["level"]) == ("unknown", "UNKNOWN")
-    assert row["verdict_reason"] == "it has never committed 1 partition that it owns, which contain 500 messages"
+    assert row["verdict_reason"] == "it has never committed 1 partition that it owns, with 500 messages"
 
 
 def deleted(**topic: Any) -> Iterator[tuple[str, list[Row]]]:
@@ -144,6 +144,14 @@ def test_a_new_owner_may_not_have_committed_yet(tmp_path: Path) -> None:
         "it owns 2 partitions, and has not committed yet; 40 messages are in the log",
     )
     assert status(tmp_path, {})["verdict_reason"] == "no committed offset"
+
+
+def test_one_message_is_told_as_one(tmp_path: Path) -> None:
+    own = HOME | {"member_id": "m", "kind": "assigned", "topic": "orders", "partition": 0}
+    end = {"topic": "orders", "partition": 0, "log_start_offset": 5, "last_stable_offset": 6, "high_watermark": 6}
+    end |= {"sampled_at": instant(NOW_MS), "changed_at": instant(START_MS)}
+    row = status(tmp_path, {"member_count": 1}, member_assignments=[own], topic_partitions=[end])
+    assert row["verdict_reason"] == "it owns 1 partition, and has not committed yet; 1 message is in the log"
 
 
 @pytest.mark.parametrize(("read", "reason"), [("in-entory", "expired"), ("in_entory", "offsets deleted")])
