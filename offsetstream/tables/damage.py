@@ -44,7 +44,7 @@ MADE_ANEW = frozenset(
 HEALED_BY_JOB = MADE_ANEW - {LEDGER}
 # How Spark, DuckDB and Arrow name a file of a table: the folder of all tables, and the table.
 _FILE = re.compile(
-    r"((?:/|[a-z][a-z0-9+.-]*:/|(?<=for file ))[^'\"\n]*?)/(\w+)"
+    r"((?:/|[a-z][a-z0-9+.-]*:/|(?<=for file ))(?:(?!: )[^'\"\n])*?)/(\w+)"
     r"(?:/(?:written_day=[^/\s]+/)?[^/\s'\"]+\.parquet|/_delta_log\b| is damaged: )"
 )
 _FILE_SCHEME = re.compile("file:/+")
@@ -132,9 +132,8 @@ def _place(root: str) -> str:
 
 def damaged_table(store: Store, name: str) -> DamagedTableError | None:
     """Return an error that names the first damaged file of a table; None if no file is, or if nobody can tell."""
-    folder = store.folder(name)
-    if folder is not None:
-        with suppress(Exception):  # each store has its own errors; the one that led here is told then
-            for damage in folder.damage():
-                return DamagedTableError(name, f"{store.name}/{name}", str(damage), store.name)
+    with suppress(Exception):  # each store has its own errors; the one that led here is told then
+        folder = store.folder(name)
+        for damage in folder.damage() if folder is not None else ():
+            return DamagedTableError(name, f"{store.name}/{name}", str(damage), store.name)
     return None

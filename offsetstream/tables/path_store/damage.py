@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -56,8 +58,9 @@ class PathFolder(TableFolder):
 
     def damage(self) -> list[Damage]:
         """Return what is damaged in Delta's log, or else in the data files."""
-        log = self._log()
-        return log.damage or (self._damaged_files(log.table) if log.table is not None else [])
+        with self._translated_errors():
+            log = self._log()
+            return log.damage or (self._damaged_files(log.table) if log.table is not None else [])
 
     def empty_entry(self) -> Damage | None:
         """Return the last entry of Delta's log if it is empty."""
@@ -167,12 +170,15 @@ class PathFolder(TableFolder):
     def _named_by_hint(self, names: list[str]) -> int | None:
         if _HINT not in names:
             return None
-        with suppress(ValueError, KeyError, TypeError):  # readers ignore a hint that they cannot read
+        with suppress(ValueError, KeyError, TypeError, OSError):  # readers ignore a hint that they cannot read
             return int(json.loads(self._read(f"_delta_log/{_HINT}"))["version"])
         return None
 
     def _unreadable_entry(self, name: str) -> str | None:
-        lines = [line for line in self._read(f"_delta_log/{name}").splitlines() if line.strip()]
+        try:
+            lines = [line for line in self._read(f"_delta_log/{name}").splitlines() if line.strip()]
+        except OSError as error:
+            return _bad_disk(error)
         try:
             is_whole = all(isinstance(json.loads(line), dict) for line in lines)
         except ValueError:
@@ -187,7 +193,10 @@ class PathFolder(TableFolder):
         return found
 
     def _wrong_size(self, action: _Action) -> str | None:
-        info = self._files.get_file_info(self._path(action["path"]))
+        try:
+            info = self._files.get_file_info(self._path(action["path"]))
+        except OSError as error:
+            return _bad_disk(error)
         if not info.is_file:
             return "is missing"
         size = action["size_bytes"]
@@ -213,7 +222,9 @@ class PathFolder(TableFolder):
                 for _ in pq.ParquetFile(file).iter_batches():
                     pass
         except (pa.ArrowException, OSError, ValueError) as error:
-            return f"cannot be read ({first_line(error)})"
+            if os.strerror(errno.EACCES) in str(error):
+                raise
+            return f"cannot be read ({reason(error)})"
         return None
 
     def _read(self, file: str) -> bytes:
@@ -243,6 +254,14 @@ class PathFolder(TableFolder):
             yield
         except (DeltaError, OSError) as error:
             raise TablesError(f"cannot read the table {self._where}: {reason(error)}") from error
+
+
+def _bad_disk(error: OSError) -> str:
+    """Return what a failing disk says of a file. Raises `error` if it has another reason, such as a missing right."""
+    said = os.strerror(errno.EIO)
+    if said not in str(error):
+        raise error
+    return f"cannot be read ({said})"
 
 
 def _damaged(actions: Iterable[_Action], *checks: Callable[[_Action], str | None]) -> list[Damage]:

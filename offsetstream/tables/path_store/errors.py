@@ -20,6 +20,7 @@ _MAX_LENGTH = 400
 # A file is missing or has other contents than it should. Errors of a network do not look like this.
 _SUGGESTS_DAMAGE = re.compile(
     r"(?i)parquet|not found|no such file|json error|checkpoint|commit files|kernel error|corrupt|unexpected (?:eof|end)"
+    r"|input/output error"
 )
 REACH = "set the store's address, region and credentials in the environment for delta-rs (docs/how-to/stores.md)"
 

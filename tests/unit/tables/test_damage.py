@@ -87,6 +87,14 @@ def test_a_reader_names_table_file_and_command(
     assert str(damage_in(read.value, tables)).startswith(wanted)
 
 
+def test_a_sentence_that_names_a_file_twice_is_no_path(history: Path) -> None:
+    (file, *_) = data_files(history)
+    said = f"cannot read the table {history}: Unable to open file {file}: Permission denied"
+    assert damage_in(ValueError(said)) is None
+    file.unlink()
+    assert str(damage_in(ValueError(said))).startswith(f"the table {history} is damaged: ")
+
+
 @pytest.mark.parametrize("damaging", [*OF_FILES, *OF_LOG])
 def test_mended_table_has_the_readable_rows(tables: PathStore, history: Path, damaging: Callable[[Path], None]) -> None:
     damaging(history)
