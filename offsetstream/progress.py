@@ -33,6 +33,14 @@ class Loaded(Protocol):
         """Write a line, and advance the progress bar."""
 
 
+class _Log(Console):
+    """Standard error. If its reader goes away, such as a log collector that restarts, the job continues without it."""
+
+    def on_broken_pipe(self) -> None:
+        """Drop all further text. Rich would end the thread that wrote, which may be a batch's."""
+        self.quiet = True
+
+
 class Progress:
     """Writes log lines to standard error. On a terminal, a load also has a progress bar.
 
@@ -41,7 +49,7 @@ class Progress:
     """
 
     def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = console or _Log(stderr=True, highlight=False, soft_wrap=True)
         self.as_json = as_json
         self.on_line: Callable[[], None] = lambda: None  # called after each line, by the thread that writes it
 

@@ -73,7 +73,8 @@ def end_quietly(ended: SystemExit) -> None:
         return
     with suppress(OSError, ValueError):
         if sys.stderr.fileno() == _STDERR:
-            sys.stderr.flush()
+            with suppress(OSError):  # its reader has gone
+                sys.stderr.flush()
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, _STDERR)
             os.close(null)

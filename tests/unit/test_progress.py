@@ -1,6 +1,9 @@
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -94,3 +97,13 @@ def test_json_lines_have_the_figures_of_their_message() -> None:
         {"message": "it retries"},
         {"message": "it ends"},
     ]
+
+
+def test_a_job_continues_when_the_reader_of_its_log_has_gone() -> None:
+    """`run 2>&1 | head -4`: the write of the next line ended the thread of the batch, and the job hung."""
+    code = "from offsetstream.progress import Progress; p = Progress(); p.say('a'); p.say('b'); print('continues')"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
+    os.close(writing)
+    assert done.stdout == "continues\n"
