@@ -105,7 +105,7 @@ def test_the_job_makes_a_damaged_table_anew(job: CheckedJob, name: str, damaging
     if is_damaged(job, name):  # the job had no need to read it
         assert damaging in OF_FILES
         repair(job)
-    else:
+    elif damaging in OF_LOG:  # else it may have replaced all rows
         assert f"The table {name} is made anew" in job.runner.said.getvalue()[before:]
     assert job.run() == []
 

@@ -138,7 +138,7 @@ class PathSnapshot(Snapshot):
         # The query starts here, because a write consumes the rows in threads that cannot start one.
         found = self.query(f"SELECT {', '.join(map(_quoted, selected))} FROM rows WHERE {where}")  # noqa: S608 - ours
         types = pa.schema([schema.field(name) for name in selected])
-        return translated_parts((pa.Table.from_batches([batch]).cast(types) for batch in found), self.where)
+        return (pa.Table.from_batches([batch]).cast(types) for batch in found)
 
     def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:
         """Run the query with DataFusion."""
@@ -148,7 +148,8 @@ class PathSnapshot(Snapshot):
             assert isinstance(other, PathSnapshot)  # noqa: S101 - of the same store
             reader = reader.register(name, other.delta)
         with translated_errors(self.where):
-            return pa.RecordBatchReader.from_stream(reader.execute(sql))
+            found = pa.RecordBatchReader.from_stream(reader.execute(sql))
+        return pa.RecordBatchReader.from_batches(found.schema, translated_parts(found, self.where))
 
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
         """Append rows; columns that they lack become null."""

@@ -82,9 +82,10 @@ def test_a_reader_names_table_file_and_command(
     with pytest.raises(DamagedTableError) as looked_up:
         Lookup(tables).rows(COMMITS, SCHEMA.column_names)
     assert str(looked_up.value).startswith(wanted)
-    with pytest.raises(Exception) as read:
-        count(tables)
-    assert str(damage_in(read.value, tables)).startswith(wanted)
+    for read in (count, rows_of):
+        with pytest.raises(DamagedTableError) as found:
+            read(tables)
+        assert str(found.value).startswith(wanted)
 
 
 def test_a_sentence_that_names_a_file_twice_is_no_path(history: Path) -> None:
