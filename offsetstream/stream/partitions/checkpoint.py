@@ -74,13 +74,34 @@ class Checkpoint:
         if not self.exists(WHOSE) or self._read(WHOSE) != table.table_id:
             return False
         applied = version & 0xFFFFFFFF
-        if not self._batches("commits") <= applied <= self._batches("offsets"):
+        if not self._batches("commits") <= applied <= self._batches("offsets") or not self._is_whole():
             return False
         if not applied:
             return True
         # Delta's RESTORE reverts rows, but not the transaction ids.
         positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
         return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
+
+    def _is_whole(self) -> bool:
+        """Return whether the files that Spark reads when it continues have their form.
+
+        A machine that crashes may leave an empty file. With it, Spark fails at each start.
+        """
+        entries = {("offsets", str(number)): 3 for number in range(self._batches("offsets"))[-2:]}
+        entries |= {("commits", str(number)): 2 for number in range(self._batches("commits"))[-1:]}
+        if self.exists("sources", "0", "0"):
+            entries |= {("sources", "0/0"): 2}
+        try:
+            json.loads(self._read("metadata"))
+            for entry, least in entries.items():
+                lines = self._read(*entry).splitlines()
+                if len(lines) < least:
+                    return False
+                for line in lines[1:]:  # after the version
+                    json.loads(line)
+        except (Py4JJavaError, ValueError):
+            return False
+        return True
 
     def sign(self, tables: Store) -> None:
         """Write the id of the tables to the checkpoint: other tables use the same numbers of checkpoints and batches.
@@ -91,11 +112,11 @@ class Checkpoint:
 
     def note_partitions(self, partitions: Collection[int]) -> None:
         """Write which partitions the query reads. With others in the same checkpoint, Spark reports lost data."""
-        self._write(PARTITIONS, json.dumps(sorted(partitions)))
+        self._write(PARTITIONS, _noted(partitions))
 
     def reads(self, partitions: Collection[int]) -> bool:
         """Return whether the query of this checkpoint reads exactly these partitions."""
-        return self.exists(PARTITIONS) and json.loads(self._read(PARTITIONS)) == sorted(partitions)
+        return self.exists(PARTITIONS) and self._read(PARTITIONS) == _noted(partitions)
 
     def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table. After it, no job with an older checkpoint can write."""
@@ -145,6 +166,10 @@ class Checkpoint:
 
     def _jvm(self) -> Any:
         return self.spark.sparkContext._jvm
+
+
+def _noted(partitions: Collection[int]) -> str:
+    return json.dumps(sorted(partitions))
 
 
 @again_on_conflict
