@@ -120,6 +120,17 @@ def spark_defaults() -> dict[str, str]:
     return {name: value.strip() for name, value in found.items()}
 
 
+def require_variables() -> None:
+    """Raise EnvironmentNotReadyError for variables of other Sparks with which ours would not start."""
+    home, arguments = os.environ.get("SPARK_HOME"), os.environ.get("PYSPARK_SUBMIT_ARGS")
+    if home and not Path(home, "bin", "spark-submit").is_file():
+        raise EnvironmentNotReadyError(f"SPARK_HOME is {home}, which has no bin/spark-submit: correct or unset it")
+    if arguments is not None and "pyspark-shell" not in arguments.split():
+        raise EnvironmentNotReadyError(
+            f"PYSPARK_SUBMIT_ARGS is {arguments!r}: it must end with pyspark-shell, or unset it"
+        )
+
+
 def require_memory(given: Mapping[str, str]) -> None:
     """Raise EnvironmentNotReadyError if our own Spark could not start with its memory, wherever it is set.
 

@@ -138,6 +138,22 @@ def test_memory_with_which_spark_cannot_start_is_refused_before_java_starts(
             local.LocalSpark("local[1]", conf)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("SPARK_HOME", "/nonexistent", "SPARK_HOME is /nonexistent, which has no bin/spark-submit"),
+        ("PYSPARK_SUBMIT_ARGS", "--master local[2]", "PYSPARK_SUBMIT_ARGS is '--master local.2.': it must end with"),
+    ],
+)
+def test_variables_of_another_spark_are_refused_before_java_starts(
+    variable: str, value: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The latter printed 97 lines of spark-submit's usage."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(EnvironmentNotReadyError, match=reason):
+        local.LocalSpark("local[1]")
+
+
 def test_a_command_refuses_too_little_memory_in_one_line(tmp_path: Path) -> None:
     new_tables(tmp_path)
     (port,) = free_ports(1)
