@@ -63,7 +63,8 @@ class LocalSpark:
     The constructor starts the JVM in a thread. The JVM ends with this process. `conf` are the user's settings: they win
     over spark-defaults.conf, which wins over ours. `plugins` are Maven coordinates of plugins for Kafka's client.
     `log_format` is the format of Spark's errors: text or json. The folder of temporary files is deleted when the last
-    of both processes ends. The constructor raises EnvironmentNotReadyError if Spark cannot start with its memory or the environment.
+    of both processes ends. The constructor raises EnvironmentNotReadyError if Spark cannot start with its memory or
+    the environment.
     """
 
     def __init__(
