@@ -92,9 +92,10 @@ class Job:
         self._signals.stop.set()
 
     def _stop_requested(self, by: str) -> None:
-        if not self._signals.stop.is_set():
+        is_first = not self._signals.stop.is_set()
+        self.stop()  # whatever happens to the line
+        if is_first:
             self._progress.say(f"Stop requested by {by}")
-        self.stop()
 
     def run(self) -> None:
         """Run until stopped or, with `once`, until everything that is in the topic now is applied.

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from offsetstream.errors import LeaseError
+from offsetstream.errors import ConflictError, DamagedTableError, LeaseError, NoTableError, TablesError
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.lease_holder import LIFETIME
 
 BEAT_SECONDS = 10.0
+# A store that fails for some seconds, such as a full disk, costs nothing while no other job may take the lease.
+GRACE_SECONDS = 0.75 * LIFETIME.total_seconds()
+_LASTING = (ConflictError, DamagedTableError, NoTableError)
 POLL_SECONDS = 1.0
 # The errors of delta-rs, Spark and the stores if the job that took over has written to a table (rule 8).
 _SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException", "was written to meanwhile")
@@ -65,9 +69,15 @@ class Heartbeat:
             self._on_check()
             # On a slow store every other check is a heartbeat: two in the lifetime of a lease.
             is_due = time.monotonic() - beaten_at > max(BEAT_SECONDS, 1.5 * self._lease.check_seconds)
+            started = time.monotonic()
+            try:
+                row = self._lease.heartbeat() if is_due else self._lease.read()
+            except TablesError as error:
+                if isinstance(error, _LASTING) or time.monotonic() - beaten_at > GRACE_SECONDS:
+                    raise
+                continue
             if is_due:
-                beaten_at = time.monotonic()
-            row = self._lease.heartbeat() if is_due else self._lease.read()
+                beaten_at = started
             if row.stop_requested_by is not None:
                 self._on_stop(row.stop_requested_by)
             if row.reload_requested is not None:

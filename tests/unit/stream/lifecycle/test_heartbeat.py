@@ -3,10 +3,11 @@ import threading
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from offsetstream.errors import ConflictError, LeaseError
+from offsetstream.errors import ConflictError, LeaseError, TablesError
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
+from offsetstream.tables.lease_holder import LeaseRow
 from offsetstream.tables.path_store import PathStore
 
 LONG = 30.0  # seconds after which something is broken
@@ -115,3 +116,34 @@ def test_a_write_that_the_next_job_shut_out_ends_with_the_error_of_the_lost_leas
         take_over(tables)
         assert asked.at_all.wait(LONG)
         raise ConflictError("Failed to commit transaction: Concurrent transaction failed.")
+
+
+class FailingLease(Lease):
+    """Its table cannot be read for a while."""
+
+    failures = 0
+
+    def read(self) -> LeaseRow:
+        if self.failures:
+            self.failures -= 1
+            raise TablesError("cannot read the table job_lease: Input/output error")
+        return super().read()
+
+
+def test_a_store_that_fails_for_a_moment_does_not_end_the_job(tables: PathStore) -> None:
+    asked, lease = Asked(), FailingLease.acquire(tables)
+    assert isinstance(lease, FailingLease)
+    with Heartbeat(lease, asked, nothing):
+        lease.failures = 5
+        request_stop(tables)
+        assert asked.at_all.wait(LONG)
+    assert (asked.by[0].startswith("the lost lease"), lease.failures) == (False, 0)
+
+
+def test_a_store_that_fails_for_longer_than_the_grace_does(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "GRACE_SECONDS", 0.1)
+    asked, lease = Asked(), FailingLease.acquire(tables)
+    assert isinstance(lease, FailingLease)
+    with pytest.raises(TablesError, match="Input/output error"), Heartbeat(lease, asked, nothing):
+        lease.failures = 1_000_000
+        assert asked.at_all.wait(LONG)
