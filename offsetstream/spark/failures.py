@@ -120,7 +120,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         _raise_if_lost(error)
         raise
     except (PySparkException, Py4JJavaError) as error:  # PySpark does not translate all failures
-        text = _text_of(error)
+        text = _with_stack(error)
         for name, advice in _RESOURCES.items():
             if name in text:
                 raise EnvironmentNotReadyError(advice) from error
@@ -145,7 +145,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         raise
 
 
-def _text_of(error: Exception) -> str:
+def _with_stack(error: Exception) -> str:
     """Return a failure's text. That of a query lacks the names of Java's classes; the stack of its cause has them."""
     return "\n".join([str(error), getattr(getattr(error, "_cause", None), "_stackTrace", "")])
 

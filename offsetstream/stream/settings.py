@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, REGEX, SECONDS
@@ -25,6 +25,7 @@ from offsetstream.settings.schema import (
 )
 
 if TYPE_CHECKING:
+    from offsetstream.cluster.properties import ClientProperties
     from offsetstream.tables.filters import Filters
     from offsetstream.tables.store import Store
 
@@ -171,10 +172,8 @@ class JobSettings(Settings):
 
     def read_again(self) -> Self:
         """Return these settings with the client properties of now: passwords change while a job runs."""
-        from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-
         again = copy(self)
-        object.__setattr__(again, "properties", read_properties(self.command_config, self.properties))
+        object.__setattr__(again, "properties", cast("ClientProperties", self.properties).read_again())
         return again
 
     @classmethod

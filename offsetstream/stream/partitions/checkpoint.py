@@ -74,7 +74,8 @@ class Checkpoint:
         if not self.exists(WHOSE) or self._read(WHOSE) != table.table_id:
             return False
         applied = version & 0xFFFFFFFF
-        if not self._batches("commits") <= applied <= self._batches("offsets") or not self._is_whole():
+        done, planned = self._batches("commits"), self._batches("offsets")
+        if not done <= applied <= planned or not self._is_whole(done, planned):
             return False
         if not applied:
             return True
@@ -82,13 +83,13 @@ class Checkpoint:
         positions = {row["offsets_partition"]: row["next_offset"] or 0 for row in read_rows(table)}
         return all(positions.get(number, 0) >= end for number, end in self.end_offsets(applied - 1).items())
 
-    def _is_whole(self) -> bool:
+    def _is_whole(self, done: int, planned: int) -> bool:
         """Return whether the files that Spark reads when it continues have their form.
 
         A machine that crashes may leave an empty file. With it, Spark fails at each start.
         """
-        entries = {("offsets", str(number)): 3 for number in range(self._batches("offsets"))[-2:]}
-        entries |= {("commits", str(number)): 2 for number in range(self._batches("commits"))[-1:]}
+        entries = {("offsets", str(number)): 3 for number in range(planned)[-2:]}
+        entries |= {("commits", str(number)): 2 for number in range(done)[-1:]}
         if self.exists("sources", "0", "0"):
             entries |= {("sources", "0/0"): 2}
         try:
