@@ -89,6 +89,13 @@ class NoTableError(TablesError):
     """A table does not exist."""
 
 
+class StoreFaultError(TablesError):
+    """The store of the tables or of the checkpoints fails: it is full, does not answer, cannot be read or written.
+
+    The same work may succeed again.
+    """
+
+
 class ConflictError(TablesError):
     """Another writer changed the table meanwhile. Open it again to see the change."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,10 +39,23 @@ class Request:
 class S3Server:
     """The server, with one bucket. `requests` has all requests that it has answered so far, except health checks."""
 
-    def __init__(self, endpoint: str, requests: list[Request], pid: int) -> None:
-        self.endpoint, self.pid = endpoint, pid
+    def __init__(self, endpoint: str, requests: list[Request], server: ServerProcess, command: Sequence[str]) -> None:
+        self.endpoint, self._server, self._command = endpoint, server, command
+        self.pid = self._start()
         self.bucket = BUCKET
         self.requests = requests
+
+    def _start(self) -> int:
+        return self._server.start("s3", self._command, lambda: _answers(self.endpoint))
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Let the server refuse connections in the context; it keeps its objects."""
+        self._server.end("s3")
+        try:
+            yield
+        finally:
+            self.pid = self._start()
 
     def uri(self, name: str) -> str:
         """Return the URI of a folder, for delta-rs and Spark."""
@@ -100,9 +113,9 @@ def s3_server() -> Iterator[S3Server]:
             "MINIO_AUDIT_WEBHOOK_ENDPOINT_TESTS": audit,
         }
         places = ("--address", f"{LOOPBACK}:{port}", "--console-address", f"{LOOPBACK}:{console}")
-        command = ["env", *(f"{name}={value}" for name, value in settings.items()), str(go_program(*MINIO))]
-        pid = server.start("s3", [*command, "server", *places, str(server.folder / "data")], lambda: _answers(endpoint))
-        found = S3Server(endpoint, requests, pid)
+        program = ["env", *(f"{name}={value}" for name, value in settings.items()), str(go_program(*MINIO))]
+        command = [*program, "server", *places, str(server.folder / "data")]
+        found = S3Server(endpoint, requests, server, command)
         found.files().create_dir(BUCKET)
         yield found
 

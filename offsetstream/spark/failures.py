@@ -20,9 +20,11 @@ from offsetstream.errors import (
     OffsetstreamError,
     RefusedLoginError,
     SparkEndedError,
+    StoreFaultError,
     TablesError,
     UnreachableError,
     UnreadableRecordError,
+    text_with_cause,
 )
 from offsetstream.spark.session import java_process
 
@@ -36,10 +38,16 @@ _RIGHTS = {
 _MORE_MEMORY = "Spark does not have enough memory: set more with --conf spark.driver.memory=4g (default: 2g)"
 _MORE_ROOM = (
     "A disk is full: that of Spark's temporary files (TMPDIR), of the tables or of the checkpoints. Nothing is lost. "
-    "Free some space and start the job again"
+    "Free some space. If the job has ended, start it again"
 )
 _DISK_FULL = "No space left on device"
-_RESOURCES = {"java.lang.OutOfMemoryError": _MORE_MEMORY, _DISK_FULL: _MORE_ROOM}
+# How delta-rs, Hadoop, Spark and Python speak of a store that does not work now. An object store that denies access is
+# not among them, nor is a file that does not exist (error 2).
+_STORE_FAULT = re.compile(
+    r"Generic \w+ error|os error (?!2\b)\d|error sending request|Input/output error|Stale file handle|File too large"
+    r"|Disk quota exceeded|Read-only file system|SdkClientException"
+    r"|fs\.s3a\.(?:AWSClientIO|AWSNoResponse|AWSStatus5|AWSService(?:IO|Throttled))"
+)
 _IO = r"java\.(?:io\.(?:EOF|IO)|net\.Socket)Exception\b"
 _FRAMES = r"[^\n]*\n(?:\s+at [^\n]*\n){0,20}?\s+at org\.apache\.spark\."
 _NO_FILE = r"(?:FileNotFound|NoSuchFile)\w*\b[^\n]*"
@@ -112,24 +120,29 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
     try:
         yield
     except TablesError as error:  # a write by the driver
-        if _DISK_FULL in str(error):
-            raise EnvironmentNotReadyError(_MORE_ROOM) from error
+        text = text_with_cause(error)
+        _raise_if_full(text, error)
         _raise_if_lost(error.__cause__)
+        if type(error) is TablesError and _STORE_FAULT.search(text):  # not damage, not a conflict
+            raise StoreFaultError(str(error)) from error
         raise
     except OSError as error:  # Python's part of the driver writes to Spark's folder, too
+        _raise_if_full(str(error), error)
         _raise_if_lost(error)
+        _raise_if_store_fault(str(error), error)
         raise
     except (PySparkException, Py4JJavaError) as error:  # PySpark does not translate all failures
         text = _with_stack(error)
-        for name, advice in _RESOURCES.items():
-            if name in text:
-                raise EnvironmentNotReadyError(advice) from error
+        if "java.lang.OutOfMemoryError" in text:
+            raise EnvironmentNotReadyError(_MORE_MEMORY) from error
         if violated := _VIOLATED_CONSTRAINT.search(text):
             raise TablesError(
                 f"Rows of the job violate the CHECK constraint {violated[1]}. Drop it in Spark SQL: "
                 f"ALTER TABLE … DROP CONSTRAINT {violated[1].split()[0]}"
             ) from error
+        _raise_if_full(text, error)
         _raise_if_lost(error)
+        _raise_if_store_fault(text, error)
         if _TIME_OVERFLOW in text:
             raise _unreadable_record(cluster) from error
         for name, right in _RIGHTS.items():
@@ -156,6 +169,16 @@ def _raise_if_lost(error: BaseException | None) -> None:
         for pattern, (what, advice) in LOST_PARTS.items():
             if re.search(pattern, str(error)):
                 raise LostPartError(what, advice) from error
+
+
+def _raise_if_full(text: str, error: BaseException) -> None:
+    if _DISK_FULL in text:
+        raise StoreFaultError(_MORE_ROOM) from error
+
+
+def _raise_if_store_fault(text: str, error: BaseException) -> None:
+    if faulty := next(filter(_STORE_FAULT.search, text.splitlines()), None):
+        raise StoreFaultError(f"cannot read or write the tables or checkpoints: {faulty.strip()}") from error
 
 
 def _unreadable_record(cluster: Cluster) -> UnreadableRecordError:

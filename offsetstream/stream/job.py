@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
@@ -19,7 +20,14 @@ from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
-from offsetstream.errors import LostPartError, NoOffsetsTopicError, UnauthorisedError, UnreachableError
+from offsetstream.errors import (
+    LostPartError,
+    NoOffsetsTopicError,
+    StoreFaultError,
+    TablesError,
+    UnauthorisedError,
+    UnreachableError,
+)
 from offsetstream.progress import Progress
 from offsetstream.spark.executors import require_packages
 from offsetstream.spark.failures import explain_ended_java, explain_failure
@@ -28,7 +36,7 @@ from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
-from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES, Losses, Patience
+from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES, OUTAGES, Losses, Patience, Standstill
 from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.observer import PartitionsChangedError
 from offsetstream.stream.own_session import own_session
@@ -37,14 +45,17 @@ from offsetstream.stream.stall import LEASE, StallWatch
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.damage import HEALED_BY_JOB, damage_in, require_whole_logs
 from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
 from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
+STORE_PAUSE_SECONDS = 5.0
 Result = TypeVar("Result")
 
 
@@ -154,7 +165,14 @@ class Job:
         controls = Controls(lease, self._signals, self._progress, self._metrics.job, self._stalls)
         with (
             self._stalls.part(LEASE) as check,
-            Heartbeat(lease, self._stop_requested, self._signals.reload.set, check),
+            Heartbeat(
+                lease,
+                self._stop_requested,
+                self._signals.reload.set,
+                check,
+                patience=self._settings.max_silence,
+                on_fault=self._progress.warn,
+            ),
         ):
             self._repairing(tables, partial(require_whole_logs, tables))
             self._repairing(tables, partial(self._create, None))
@@ -203,10 +221,10 @@ class Job:
 
     def _work(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> None:
         """Make attempts until the work is done. After an outage, the next attempt starts at the tables' positions."""
-        may_continue, has_loaded, silent_since = True, False, None
+        may_continue, standstill = True, Standstill(self._patience.limit)
         losses = Losses(self._signals.stop, self._progress.warn)
         while True:
-            attempt = self._repairing(writer.tables, partial(Attempt, self._settings, writer, topic, controls))
+            attempt = self._patience.ask(partial(self._new_attempt, writer, topic, controls))
             positions, started = attempt.positions, time.monotonic()
             try:
                 if self._is_done(attempt, writer.tables, may_continue=may_continue):
@@ -216,20 +234,12 @@ class Job:
                 if self._signals.stop.is_set():
                     return
                 restore_folders(writer.spark)
-            except (UnreachableError, *LOGIN_CHANGES) as error:
-                has_loaded, is_silent = has_loaded or attempt.has_loaded, isinstance(error, UnreachableError)
-                if not is_silent and not has_loaded:  # Spark's client has never logged in: no file has changed
-                    raise
-                self._metrics.job.answered(does_answer=False)
-                # If the cluster answers requests but returns no records, do not retry for ever.
-                ran_long = timedelta(seconds=time.monotonic() - started) > self._patience.limit
-                if silent_since is None or ran_long or attempt.positions != positions:
-                    silent_since = time.monotonic()
-                if timedelta(seconds=time.monotonic() - silent_since) > self._patience.limit:
-                    raise
-                what = "continuing when it answers" if is_silent else "reading the client properties again"
-                self._progress.warn(f"{error}; {what}")
-                self._patience.ask(partial(self._return, topic))
+            except (*OUTAGES, *LOGIN_CHANGES) as error:
+                has_moved = attempt.positions != positions
+                standstill.bear(error, started=started, has_loaded=attempt.has_loaded, has_moved=has_moved)
+                self._sit_out(error, topic, controls.lease)
+                if self._signals.stop.is_set():
+                    return
             except LeadersChangedError as error:
                 self._progress.warn(f"Restarting: {error}")
             except (PartitionsChangedError, NoOffsetsTopicError) as error:
@@ -239,16 +249,52 @@ class Job:
                     return
             may_continue = False
 
+    def _new_attempt(self, writer: TableWriter, topic: OffsetsTopic, controls: Controls) -> Attempt:
+        with explain_failure(self._cluster):
+            return self._repairing(writer.tables, partial(Attempt, self._settings, writer, topic, controls))
+
     def _is_done(self, attempt: Attempt, tables: Store, *, may_continue: bool) -> bool:
-        """Make the attempt. Return False if it met a damaged table, which is set aside now."""
+        """Make the attempt. Return False if it met a damaged or deleted table, which exists again now."""
         try:
             with explain_failure(self._cluster):
                 attempt.run(may_continue=may_continue)
         except Exception as error:
-            if not self._set_aside(tables, error):
+            if not self._set_aside(tables, error) and not self._made_again(tables, error):
                 raise
             return False
         return True
+
+    def _made_again(self, tables: Store, error: Exception) -> bool:
+        """Create the tables that someone deleted while the job ran; return False if there are none.
+
+        Without the lease, as on a volume that is no longer mounted, the job must not write.
+        """
+        lost: list[str] = []
+        if isinstance(error, (TablesError, PySparkException, Py4JJavaError)):
+            with suppress(TablesError):  # the store fails
+                lost = [name for name in all_schemas() if tables.opened(name) is None]
+        if not lost or JOB_LEASE in lost:
+            return False
+        self._progress.warn(f"Someone deleted {', '.join(lost)} while the job ran: creating what is missing")
+        self._create(lost)
+        return True
+
+    def _sit_out(self, error: Exception, topic: OffsetsTopic, lease: Lease) -> None:
+        """Wait until the store takes a heartbeat again, or until the brokers answer and let the job in."""
+        if isinstance(error, StoreFaultError):
+            self._progress.warn(f"{error}; trying again from the tables' positions in {STORE_PAUSE_SECONDS:.0f} s")
+            self._patience.ask(partial(self._try_store, lease))
+            return
+        self._metrics.job.answered(does_answer=False)
+        is_silent = isinstance(error, UnreachableError)
+        what = "continuing when it answers" if is_silent else "reading the client properties again"
+        self._progress.warn(f"{error}; {what}")
+        self._patience.ask(partial(self._return, topic))
+
+    def _try_store(self, lease: Lease) -> None:
+        if not self._signals.stop.wait(STORE_PAUSE_SECONDS):
+            with explain_failure(self._cluster):
+                lease.heartbeat()
 
     def _return(self, topic: OffsetsTopic) -> None:
         """Wait for leaders, and take the client properties of now. Raises UsageError if a file is not whole yet."""

@@ -102,7 +102,12 @@ class JobSettings(Settings):
     ] = timedelta(minutes=15)  # the brokers' default transaction.max.timeout.ms
     max_silence: Annotated[
         timedelta,
-        Option("Wait this long for a cluster that does not answer, at any time; then exit.", "MINUTES", MINUTES),
+        Option(
+            "Wait this long for a cluster that does not answer, or for tables and checkpoints that cannot be read or "
+            "written; then exit.",
+            "MINUTES",
+            MINUTES,
+        ),
     ] = timedelta(minutes=10)
     max_stall: Annotated[
         timedelta,

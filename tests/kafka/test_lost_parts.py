@@ -10,19 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.errors import NoTableError
 from offsetstream.stream.lifecycle.patience import MOST_LOSSES
-from offsetstream.tables.path_store import PathStore
 from testkit.processes import JobProcess, session
 from testkit.waiting import await_, repeated
-from tests.reliability.truth import behind, differences, read_topic
+from tests.kafka.few_commits import FewCommits
 
 pytestmark = pytest.mark.long
 
@@ -30,37 +25,17 @@ PAGE = 60  # lines
 AGAIN = "trying again from the tables' positions"
 
 
-class Story:
+class Story(FewCommits):
     """A job on a broker, whose Spark loses parts while groups commit."""
 
-    def __init__(self, server: str, folder: Path, *options: str) -> None:
-        self.server, self.folder = server, folder
-        (folder / "tmp").mkdir(exist_ok=True)
-        self.environment = {"TMPDIR": str(folder / "tmp")}
-        self.options = ("--trigger", "1 second", *options)
-        self._commits = 0
+    def __init__(self, server: str, folder: Path) -> None:
+        super().__init__(server, folder / "job")
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
 
-    def job(self, *options: str, **environment: str) -> JobProcess:
-        given = self.environment | environment
-        return JobProcess(self.server, self.folder / "job", *self.options, *options, environment=given)
-
-    def commit(self) -> None:
-        self._commits += 1
-        place = [TopicPartition("orders", 0, self._commits)]
-        commit_plainly(self.server, {f"{self.folder.name}-{number}": place for number in range(4)})
-
-    def applied(self) -> bool:
-        try:
-            return not behind(self._tables(), read_topic(self.server)[1])
-        except NoTableError:  # the job has only just started
-            return False
-
-    def differences(self) -> list[str]:
-        names = {topic.topic_id: topic.name for topic in Cluster(self.server).topics()}
-        return differences(self._tables(), self.server, names)
-
-    def _tables(self) -> PathStore:
-        return PathStore(str(self.folder / "job" / "tables"))
+    def job(self, *options: str) -> JobProcess:
+        environment = {"TMPDIR": str(self.temporary)}
+        return JobProcess(self.server, self.folder, "--trigger", "1 second", *options, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +92,7 @@ def kill_workers_and_daemon(job: JobProcess, story: Story) -> None:
 
 
 def remove_temporary_folder(_job: JobProcess, story: Story) -> None:
-    (folder,) = (story.folder / "tmp").glob("offsetstream-spark-*")
+    (folder,) = story.temporary.glob("offsetstream-spark-*")
     shutil.rmtree(folder)
     story.commit()
 
@@ -126,7 +101,7 @@ def remove_temporary_folder(_job: JobProcess, story: Story) -> None:
 def test_job_tries_again_and_says_so_in_one_line(story: Story, lose: Callable[[JobProcess, Story], None]) -> None:
     story.commit()
     with story.job() as job:
-        job.await_(lambda: (story.folder / "job" / "checkpoints" / "1" / "commits" / "0").exists() and story.applied())
+        job.await_(lambda: (story.folder / "checkpoints" / "1" / "commits" / "0").exists() and story.applied())
         before = len(job.said().splitlines())
         lose(job, story)
         job.await_(lambda: AGAIN in job.said() and story.applied())
@@ -141,7 +116,7 @@ def test_job_tries_again_and_says_so_in_one_line(story: Story, lose: Callable[[J
     assert " WARN " in line
     assert line.endswith(f"; {AGAIN} in 1 s")
     assert story.differences() == []
-    assert list((story.folder / "tmp").iterdir()) == []
+    assert list(story.temporary.iterdir()) == []
 
 
 def test_job_ends_with_a_line_about_memory_when_its_workers_are_killed_again_and_again(story: Story) -> None:
@@ -169,7 +144,7 @@ def test_unknown_error_is_one_line_and_a_file(story: Story) -> None:
     """Somebody puts a file in the place of the folder where Spark writes the offsets of the next batch."""
     story.commit()
     with story.job() as job:
-        checkpoint = story.folder / "job" / "checkpoints" / "1"
+        checkpoint = story.folder / "checkpoints" / "1"
         job.await_((checkpoint / "commits" / "0").exists)
         before = len(job.said().splitlines())
         shutil.rmtree(checkpoint / "offsets")
@@ -180,10 +155,10 @@ def test_unknown_error_is_one_line_and_a_file(story: Story) -> None:
     assert len(after) < PAGE
     assert " ERROR Unknown error: " in after[-1]
     file = Path(after[-1].rpartition(" is in ")[2])
-    assert file.parent == story.folder / "job" / "checkpoints"
+    assert file.parent == story.folder / "checkpoints"
     assert file.stat().st_mode & 0o777 == 0o600
     text = file.read_text()
     for part in ("Traceback", "Logical Plan"):
         assert part in text
         assert part not in "\n".join(after)
-    await_(lambda: not list((story.folder / "tmp").iterdir()))
+    await_(lambda: not list(story.temporary.iterdir()))

@@ -1,4 +1,4 @@
-"""An S3 server that accepts requests and never answers ends the job with one line; the next job continues."""
+"""A job outlives an S3 server that is away for minutes. One that never answers ends it; the next job continues."""
 
 from __future__ import annotations
 
@@ -28,5 +28,22 @@ def test_a_store_that_never_answers(s3: S3Server, own_kafka: EmbeddedKafka, work
         last = running.said().splitlines()[-1]
         assert " ERROR " in last
     workload.more()
+    job.once()
+    job.verify()
+
+
+def test_a_store_that_refuses_connections_for_five_minutes(
+    s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path: Path
+) -> None:
+    job = StoredJob(own_kafka.bootstrap_server, s3.uri("away"), tmp_path, s3.spark_options)
+    with job.running("--trigger", "2 seconds") as running:
+        running.await_(lambda: "Starting checkpoint" in running.said())
+        with s3.away():
+            workload.more()
+            running.await_(lambda: running.said().count("trying again from the tables' positions") > 1)
+        running.await_(lambda: running.said().count("Starting checkpoint") > 1)
+        running.signal(signal.SIGTERM)
+        assert running.ended() == 0
+        assert " ERROR " not in running.said()
     job.once()
     job.verify()

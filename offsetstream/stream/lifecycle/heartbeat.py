@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 
 from offsetstream.errors import ConflictError, DamagedTableError, LeaseError, NoTableError, TablesError
@@ -12,8 +13,7 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_holder import LIFETIME
 
 BEAT_SECONDS = 10.0
-# A store that fails for some seconds, such as a full disk, costs nothing while no other job may take the lease.
-GRACE_SECONDS = 0.75 * LIFETIME.total_seconds()
+PATIENCE = 0.75 * LIFETIME  # no other job may take the lease meanwhile
 _LASTING = (ConflictError, DamagedTableError, NoTableError)
 POLL_SECONDS = 1.0
 # The errors of delta-rs, Spark and the stores if the job that took over has written to a table (rule 8).
@@ -22,6 +22,9 @@ _SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException", 
 
 class Heartbeat:
     """Hold a lease while the context lasts, and release it at the end.
+
+    If the lease cannot be read or written, try again for `patience`; `on_fault` gets the first error of such a time.
+    After the lease's lifetime another job may take it: that shuts all tables for writes of this job (rule 8).
 
     `on_stop` gets the name of who requested a stop, or the reason for which the lease was lost. A lost lease also ends
     the context with its error. `on_reload` is called at each check while the lease has a request to reload; `on_check`
@@ -34,11 +37,16 @@ class Heartbeat:
         on_stop: Callable[[str], None],
         on_reload: Callable[[], None],
         on_check: Callable[[], None] = lambda: None,
+        *,
+        patience: timedelta = PATIENCE,
+        on_fault: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._lease = lease
         self._on_stop = on_stop
         self._on_reload = on_reload
         self._on_check = on_check
+        self._patience = patience
+        self._on_fault = on_fault
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -51,7 +59,11 @@ class Heartbeat:
         self._ended.set()
         self._thread.join()
         if self._error is None:
-            self._lease.release()
+            try:
+                self._lease.release()
+            except (TablesError, OSError):
+                if error is None:
+                    raise
         elif error is None or any(conflict in str(error) for conflict in _SHUT_OUT):
             raise self._error
 
@@ -64,6 +76,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         check_seconds, beaten_at = max(POLL_SECONDS, self._lease.check_seconds), time.monotonic()
+        failing_since: float | None = None
         self._on_check()
         while not self._ended.wait(check_seconds):
             self._on_check()
@@ -72,10 +85,15 @@ class Heartbeat:
             started = time.monotonic()
             try:
                 row = self._lease.heartbeat() if is_due else self._lease.read()
-            except TablesError as error:
-                if isinstance(error, _LASTING) or time.monotonic() - beaten_at > GRACE_SECONDS:
+            except (TablesError, OSError) as error:
+                if failing_since is None:
+                    failing_since = started
+                    self._on_fault(f"Cannot renew the lease: {error}; trying again")
+                is_over = timedelta(seconds=time.monotonic() - failing_since) > self._patience
+                if isinstance(error, _LASTING) or is_over:
                     raise
                 continue
+            failing_since = None
             if is_due:
                 beaten_at = started
             if row.stop_requested_by is not None:

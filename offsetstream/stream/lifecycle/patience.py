@@ -1,4 +1,4 @@
-"""Retries while no broker answers or lets the job in, and after Spark lost a part.
+"""Retries while no broker answers or lets the job in, while the store fails, and after Spark lost a part.
 
 With growing pauses, a log line each, and a limit.
 """
@@ -22,18 +22,19 @@ from tenacity import (
     wait_exponential,
 )
 
-from offsetstream.errors import LostPartError, RefusedLoginError, UnreachableError, UsageError
+from offsetstream.errors import LostPartError, RefusedLoginError, StoreFaultError, UnreachableError, UsageError
 
 LONGEST_PAUSE = 30.0  # seconds
 # The job ends with its fifth loss of a part of Spark within ten minutes.
 MOST_LOSSES, LOSSES_WITHIN = 5, timedelta(minutes=10)
+OUTAGES = (UnreachableError, StoreFaultError)
 # While someone changes a password or a certificate, a broker refuses the login, or a file does not fit the others.
 LOGIN_CHANGES = (RefusedLoginError, UsageError)
 Answer = TypeVar("Answer")
 
 
 class Patience:
-    """Repeats a request while no broker answers, for at most `limit`, or until `stop` is set.
+    """Repeats a request while no broker answers or the store fails, for at most `limit`, or until `stop` is set.
 
     Once it got an answer, it also repeats a request with LOGIN_CHANGES.
     """
@@ -47,7 +48,7 @@ class Patience:
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """Return the answer of `question`. Raise its last error when the time is over."""
         retrying = Retrying(
-            retry=retry_if_exception_type((UnreachableError, *(LOGIN_CHANGES if self._was_answered else ()))),
+            retry=retry_if_exception_type(OUTAGES + (LOGIN_CHANGES if self._was_answered else ())),
             wait=wait_exponential(max=LONGEST_PAUSE),
             stop=stop_any(stop_after_delay(self.limit), stop_when_event_set(self._stop)),
             sleep=sleep_using_event(self._stop),
@@ -62,6 +63,31 @@ class Patience:
         error = state.outcome.exception() if state.outcome else None
         pause = state.next_action.sleep if state.next_action else 0.0
         self._warn(f"{error}; retrying in {pause:.0f} s")
+
+
+class Standstill:
+    """How long the attempts of a job have ended by outages without any progress."""
+
+    def __init__(self, limit: timedelta) -> None:
+        self._limit = limit
+        self._since: float | None = None
+        self._has_worked = False
+
+    def bear(self, error: Exception, *, started: float, has_loaded: bool, has_moved: bool) -> None:
+        """Raise the error if the attempt that it ended is to be the last.
+
+        A cluster may answer requests and return no records, and a store may take only small files: then the job ends
+        after `limit` without progress. It also ends if it has never worked, unless no broker answers: no password has
+        changed, and the store is no other one.
+        """
+        self._has_worked = self._has_worked or has_loaded
+        now = time.monotonic()
+        if self._since is None or has_moved or timedelta(seconds=now - started) > self._limit:
+            self._since = now
+        if timedelta(seconds=now - self._since) > self._limit:
+            raise error
+        if not self._has_worked and not isinstance(error, UnreachableError):
+            raise error
 
 
 class Losses:

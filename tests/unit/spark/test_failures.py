@@ -1,3 +1,4 @@
+import errno
 import re
 import signal
 import subprocess
@@ -13,10 +14,12 @@ from pyspark.errors import PySparkException
 from offsetstream.cluster.answers import RecordPlace
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import (
+    ConflictError,
     EnvironmentNotReadyError,
     OffsetstreamError,
     RefusedLoginError,
     SparkEndedError,
+    StoreFaultError,
     TablesError,
     UnauthorisedError,
     UnreachableError,
@@ -83,7 +86,7 @@ def test_a_timeout_of_a_query_means_an_unreachable_cluster(cluster: Cluster, mes
 
 def test_a_full_disk_is_reported(cluster: Cluster) -> None:
     error = PySparkException("Job aborted due to stage failure: … java.io.IOException: No space left on device\n  at …")
-    with pytest.raises(EnvironmentNotReadyError, match="A disk is full"), explain_failure(cluster):
+    with pytest.raises(StoreFaultError, match="A disk is full"), explain_failure(cluster):
         raise error
 
 
@@ -179,10 +182,41 @@ def test_a_failure_while_java_runs_passes_unchanged(
 
 def test_a_full_disk_in_a_write_of_the_driver_is_reported(cluster: Cluster) -> None:
     full = TablesError("cannot write to the table t: Failed to parse parquet: … No space left on device (os error 28)")
-    with pytest.raises(EnvironmentNotReadyError, match="A disk is full"), explain_failure(cluster):
+    with pytest.raises(StoreFaultError, match="A disk is full"), explain_failure(cluster):
         raise full
     with pytest.raises(TablesError, match="of another kind"), explain_failure(cluster):
         raise TablesError("of another kind")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TablesError("cannot write to the table t: Unable to copy data to file: File too large (os error 27)"),
+        TablesError("cannot read the table s3a://lake/t: Generic S3 error: Error performing GET … sending request"),
+        PySparkException("[STREAM_FAILED] …\n… org.apache.hadoop.fs.s3a.AWSClientIOException: PUT 0-byte object\n"),
+        PySparkException("[STREAM_FAILED] …\njava.io.IOException: Input/output error\n"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+    ],
+)
+def test_a_store_that_does_not_work_now_may_be_tried_again(cluster: Cluster, error: Exception) -> None:
+    with pytest.raises(StoreFaultError) as raised, explain_failure(cluster):
+        raise error
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TablesError("the tables are of another cluster"),
+        TablesError("cannot read the table s3a://lake/t: AccessDenied: Access Denied."),
+        ConflictError("the table t was written to meanwhile: … (os error 5)"),
+        OSError(errno.ENOENT, "No such file or directory"),
+    ],
+)
+def test_other_errors_of_tables_and_files_pass_unchanged(cluster: Cluster, error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, explain_failure(cluster):
+        raise error
+    assert raised.value is error
 
 
 def test_only_an_exception_is_a_conflict_not_a_frame() -> None:

@@ -1,4 +1,5 @@
 import threading
+from datetime import timedelta
 
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -140,10 +141,29 @@ def test_a_store_that_fails_for_a_moment_does_not_end_the_job(tables: PathStore)
     assert (asked.by[0].startswith("the lost lease"), lease.failures) == (False, 0)
 
 
-def test_a_store_that_fails_for_longer_than_the_grace_does(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "GRACE_SECONDS", 0.1)
-    asked, lease = Asked(), FailingLease.acquire(tables)
+def test_a_store_that_fails_for_longer_than_the_patience_does(tables: PathStore) -> None:
+    asked, faults, lease = Asked(), list[str](), FailingLease.acquire(tables)
     assert isinstance(lease, FailingLease)
-    with pytest.raises(TablesError, match="Input/output error"), Heartbeat(lease, asked, nothing):
+    patience = timedelta(seconds=0.1)
+    with (
+        pytest.raises(TablesError, match="Input/output error"),
+        Heartbeat(lease, asked, nothing, patience=patience, on_fault=faults.append),
+    ):
         lease.failures = 1_000_000
         assert asked.at_all.wait(LONG)
+    assert faults == ["Cannot renew the lease: cannot read the table job_lease: Input/output error; trying again"]
+
+
+class UnreleasableLease(Lease):
+    """Its table cannot be written at the end."""
+
+    def release(self) -> None:
+        raise TablesError("cannot write to the table job_lease: Input/output error")
+
+
+def test_the_jobs_own_error_takes_precedence_over_a_lease_that_cannot_be_released(tables: PathStore) -> None:
+    lease = UnreleasableLease.acquire(tables)
+    with pytest.raises(ValueError, match="of the job"), Heartbeat(lease, Asked(), nothing):
+        raise ValueError("of the job")
+    with pytest.raises(TablesError, match="job_lease"), Heartbeat(lease, Asked(), nothing):
+        pass

@@ -5,9 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from offsetstream.errors import LostPartError, RefusedLoginError, UnauthorisedError, UnreachableError, UsageError
+from offsetstream.errors import (
+    LostPartError,
+    OffsetstreamError,
+    RefusedLoginError,
+    StoreFaultError,
+    UnauthorisedError,
+    UnreachableError,
+    UsageError,
+)
 from offsetstream.stream.lifecycle import patience
-from offsetstream.stream.lifecycle.patience import LOSSES_WITHIN, MOST_LOSSES, Losses, Patience
+from offsetstream.stream.lifecycle.patience import LOSSES_WITHIN, MOST_LOSSES, Losses, Patience, Standstill
 
 SILENCE = UnreachableError("no broker answers at a:1")
 
@@ -90,3 +98,39 @@ def test_rare_losses_never_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3 * MOST_LOSSES):
         losses.wait_after(LOSS)
         now[0] += LOSSES_WITHIN.total_seconds() / (MOST_LOSSES - 1)
+
+
+FULL = StoreFaultError("A disk is full")
+
+
+@pytest.mark.parametrize(
+    ("error", "has_loaded", "is_last"), [(FULL, False, True), (FULL, True, False), (SILENCE, False, False)]
+)
+def test_only_silence_is_borne_by_a_job_that_never_worked(
+    error: OffsetstreamError, has_loaded: bool, is_last: bool
+) -> None:
+    standstill, started = Standstill(timedelta(minutes=10)), time.monotonic()
+    for _ in range(2):
+        if is_last:
+            with pytest.raises(type(error)):
+                standstill.bear(error, started=started, has_loaded=has_loaded, has_moved=False)
+        else:
+            standstill.bear(error, started=started, has_loaded=has_loaded, has_moved=False)
+
+
+def test_a_job_that_has_worked_bears_outages_of_later_attempts() -> None:
+    standstill, started = Standstill(timedelta(minutes=10)), time.monotonic()
+    standstill.bear(FULL, started=started, has_loaded=True, has_moved=False)
+    standstill.bear(FULL, started=started, has_loaded=False, has_moved=False)
+
+
+def test_outages_without_progress_end_the_job_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    standstill, now = Standstill(timedelta(minutes=10)), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for now, has_moved in ((0.0, False), (500.0, False), (700.0, True), (1200.0, False)):
+        standstill.bear(FULL, started=now - 1, has_loaded=True, has_moved=has_moved)
+    now = 1301.0
+    standstill.bear(FULL, started=now - 601, has_loaded=True, has_moved=False)  # it ran for longer than the limit
+    now = 1902.0
+    with pytest.raises(StoreFaultError, match="A disk is full"):
+        standstill.bear(FULL, started=now - 1, has_loaded=True, has_moved=False)
