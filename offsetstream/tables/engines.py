@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 SMALL_ROWS = 200_000  # up to this the driver and delta-rs take a tenth of Spark's time
-SMALL_LOAD = 1_200_000  # rows that remain of a log after a load: Spark takes at least twice as long, with less memory
+SMALL_LOAD = 1_200_000  # rows that remain of a log or batch: Spark takes at least twice as long, with less memory
 MAX_SMALL_ROWS = 16_384  # rows of a batch that the reading Spark job returns to the driver at once
 SMALL_BYTES = 128 << 20  # of keys, values and their JSON together
 
@@ -27,14 +27,20 @@ class Size:
     rows: int
     bytes: int
 
-    def is_small(self, *, is_load: bool = False) -> bool:
-        """Return whether the rows of a batch (or of a load, after reduction) fit in the driver's memory."""
-        return self.rows <= (SMALL_LOAD if is_load else SMALL_ROWS) and self.bytes <= SMALL_BYTES
+    @property
+    def is_small(self) -> bool:
+        """Whether the driver merges the rows faster than Spark."""
+        return self.rows <= SMALL_ROWS and self.bytes <= SMALL_BYTES
+
+    @property
+    def fits_driver(self) -> bool:
+        """Whether the driver can process the rows, after tasks have reduced them."""
+        return self.rows <= SMALL_LOAD and self.bytes <= SMALL_BYTES
 
 
-def driver_reduces(ways: StateWrites, size: Size, *, is_load: bool = False) -> bool:
+def driver_reduces(ways: StateWrites, size: Size) -> bool:
     """Return whether the driver processes the decoded records instead of Spark: only if they fit in its memory."""
-    return ways is not StateWrites.SPARK and size.is_small(is_load=is_load)
+    return ways is not StateWrites.SPARK and size.fits_driver
 
 
 def driver_merges(ways: StateWrites, measured: Callable[[], Size]) -> bool:
@@ -42,4 +48,4 @@ def driver_merges(ways: StateWrites, measured: Callable[[], Size]) -> bool:
 
     `measured` runs a Spark job, so it is called only if the size decides.
     """
-    return ways is StateWrites.DRIVER or (ways is StateWrites.AUTO and measured().is_small())
+    return ways is StateWrites.DRIVER or (ways is StateWrites.AUTO and measured().is_small)

@@ -13,15 +13,14 @@ from pyspark.sql import SparkSession
 
 from offsetstream.group_history import driver_changes
 from offsetstream.maintenance.fill_history import Undecoded, fill_history, undecoded_logs
+from offsetstream.stream.apply.batch import BatchReader
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.decode import decode
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.size import batch_size
-from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.stream.state.state_tables import StateTables
-from offsetstream.tables.engines import StateWrites
+from offsetstream.tables.engines import MAX_SMALL_ROWS, StateWrites
+from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.spark import PathSpark
@@ -35,8 +34,11 @@ from offsetstream.verify.doubled_rows import doubled_rows
 from testkit.changes_model import difference
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
-Way = Literal["small", "large"]  # by the driver alone, or by Spark
-both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.nightly)])
+Way = Literal["small", "reduced", "large"]  # by the driver alone, with tasks that reduce the records, or by Spark
+both_ways = pytest.mark.parametrize(
+    "way",
+    ["small", pytest.param("reduced", marks=pytest.mark.long), pytest.param("large", marks=pytest.mark.nightly)],
+)
 _MANY = 10**6
 # The writes of a batch, in this order. A job may die before each.
 WRITES = ("records", *DECODED_TABLES, "state", "book")
@@ -50,7 +52,8 @@ class Job:
     """One run of a job over the tables, starting from their recorded position."""
 
     def __init__(self, writer: TableWriter, way: Way, checkpoint_id: int, most_at_once: int = _MANY) -> None:
-        writer.state_writes = StateWrites.DRIVER if way == "small" else StateWrites.SPARK
+        writer.state_writes = StateWrites.SPARK if way == "large" else StateWrites.DRIVER
+        self._is_reduced = way == "reduced"
         self.writer, self.tables = writer, writer.tables
         self.book = PartitionBook(self.tables, range(PARTITIONS))
         self.checkpoint_id, self._batches = checkpoint_id, 0
@@ -68,21 +71,20 @@ class Job:
         """Apply the new records as one batch that ends at `ends`."""
         batch = BatchId(self.checkpoint_id, self._batches)
         new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
-        decoded = with_value_offsets(decode(frame(self.writer.spark, new), PARTITIONS)).persist()
-        size = batch_size(decoded)
-        held = self.state.for_engine(decoded, size.size)
-        with dying_before(dies_before):
+        reader = BatchReader(self.state, self.history, PARTITIONS, NO_FILTERS)
+        offsets = MAX_SMALL_ROWS + 1 if self._is_reduced else len(new)
+        with reader.read(frame(self.writer.spark, new), offsets, batch) as read, dying_before(dies_before):
+            assert (read.passed is not None) is (self._is_reduced or not self.state.may_use_driver)
             die_at("records", dies_before)
-            count = self.history.append_uncounted(held, batch, size.tables)
-            self.decoded_history.append(held, size, ends, batch)
+            count = read.append_to(self.history, batch)
+            self.decoded_history.append(read.records, read.size, ends, batch)
             die_at("state", dies_before)
-            self.state.apply(held, batch, has_cells=size.has_cells)
+            self.state.apply(read.cells, batch, has_cells=read.size.has_cells)
             count()  # it runs in parallel with the others, and may end last
             die_at("book", dies_before)
             self.book.advance(ends)
             self.book.write(batch)
         self._batches += 1
-        decoded.unpersist()
 
     def apply_as_of_old(self, records: list[Record], ends: Mapping[int, int]) -> None:
         """Apply the records as older jobs did, which decoded nothing."""
@@ -101,11 +103,10 @@ class Job:
         self.book.write(batch)
         self.history = self._opened()
         with pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS) as passed:
-            parts = (passed.others, passed.cells)
-            others, cells = (self.state.for_engine(part.decoded, part.size, is_load=True) for part in parts)
+            others, cells = (part.for_engine(self.state) for part in (passed.others, passed.cells))
             with dying_before(dies_before):
                 die_at("records", dies_before)
-                self.history.append_passed(passed, others, batch)
+                self.history.append_passed(passed, others, batch)()
                 self.decoded_history.append_load(others, cells, passed.shares, list(ends), batch)
                 die_at("state", dies_before)
                 self.state.apply(cells, batch, loaded=list(ends))
@@ -169,7 +170,7 @@ def test_batches_that_split_steps_and_crash_write_each_change_once(
     rng, log = Random(way), random_log(3, 60 if way == "small" else 25)
     job = Job(writer, way, 1, most_at_once=0)  # so that a batch may end within a step
     job.load([], dict.fromkeys(range(PARTITIONS), 0))
-    deaths = [None, *WRITES] if way == "small" else ["member_history"]
+    deaths = ["member_history"] if way == "large" else [None, *WRITES]
     rng.shuffle(deaths)
     for number, ends in enumerate(parts_of(rng, log, len(deaths))):
         dies_before = deaths[number]

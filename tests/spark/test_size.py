@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
+from offsetstream.stream.apply.log_pass import CommitHistory, pass_over
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import Share, batch_size, by_partition, collect, collect_small, without_filtered
 from offsetstream.stream.state.spark_cells import with_value_offsets
@@ -51,23 +52,19 @@ def test_a_batch_counts_the_size_of_its_json(spark: SparkSession) -> None:
     assert value is not None
     assert _RECORDS * len(value) < SMALL_BYTES
     rows = [(0, offset, 0, key, value) for offset in range(_RECORDS)]
-    size = batch_size(decode(_raw(spark, rows), PARTITIONS))
-    assert size.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
-    assert not size.size.is_small()
+    with pass_over(_raw(spark, rows), CommitHistory(None, {}, {}), PARTITIONS) as passed:
+        assert passed.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
+        assert not passed.others.size.fits_driver
 
 
 def test_a_small_batch_read_by_one_spark_job_equals_one_read_by_two(spark: SparkSession) -> None:
     decoded = with_value_offsets(decode(_raw(spark, _KINDS), PARTITIONS, FILTERS))
     few = collect_small(decoded, len(_KINDS))
     assert few is not None
-    kept, filtered = without_filtered(few)
-    in_spark, filtered_there = without_filtered(decoded)
-    assert isinstance(kept, pa.Table)
-    assert isinstance(in_spark, DataFrame)
-    by_two = collect(in_spark)
+    kept, shares = without_filtered(few)
+    by_two, _ = without_filtered(collect(decoded))
     assert kept.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
-    assert filtered == filtered_there == {0: Share(1, None, filtered=1)}
-    assert batch_size(kept).records == batch_size(in_spark).records
+    assert shares == {0: Share(3, None, filtered=1), 1: Share(1, None)}
     assert batch_size(kept).records == {"offset_commits": 2, "group_records": 0, "undecodable_records": 1}
     assert pc.count(kept["value"]).as_py() == 1, "the raw bytes of what cannot be decoded"
 

@@ -94,7 +94,7 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
     if way == "small":
         DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
     else:
-        has_cells = batch_size(decoded).has_cells
+        has_cells = batch_size(collect(decoded)).has_cells
         SparkStateWriter(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
     decoded.unpersist()
 
@@ -109,10 +109,11 @@ def test_records_are_applied_by_the_driver_or_by_spark_as_chosen(
     by: StateWrites,
 ) -> None:
     monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(engines, "SMALL_LOAD", small_rows)
     writer.state_writes = ways
     log, state = random_log(1, 20), StateTables(writer, "new", LOGS, {})
     decoded = with_value_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
-    size = batch_size(decoded)
+    size = batch_size(collect(decoded))
     assert 0 < size.size.rows == len(log)
     held = state.for_engine(decoded, size.size)
     assert isinstance(held, DataFrame) is (by is StateWrites.SPARK)

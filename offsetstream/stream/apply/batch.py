@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -11,26 +12,18 @@ from pyspark.sql import DataFrame
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.log_pass import LogPass, pass_over
 from offsetstream.stream.decode import Decoder
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import (
-    ON_DISK,
-    BatchSize,
-    Records,
-    Share,
-    add_shares,
-    batch_size,
-    by_partition,
-    without_filtered,
-)
+from offsetstream.stream.state.size import ON_DISK, BatchSize, Records, Share, batch_size, without_filtered
 from offsetstream.stream.state.spark_cells import with_value_offsets
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.parallel import running_alongside
+from offsetstream.tables.parallel import Step, running_alongside
 from offsetstream.tables.transaction import BatchId
 
 
@@ -46,6 +39,60 @@ class BatchReport:
     seconds: float
     merged_by: dict[str, StateWrites]
     filtered: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchRecords:
+    """The records of a batch.
+
+    `records`: those for the history, except for commits that tasks wrote. `cells`: those for the state, which may be
+    only the last of each key. `shares`: the share of each offsets partition. `passed`: set if tasks reduced them.
+    """
+
+    records: Records
+    cells: Records
+    size: BatchSize
+    shares: Mapping[int, Share]
+    passed: LogPass | None = None
+
+    def missing_in(self, history: History, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
+        """Return the partitions in which the history lacks records, and will not get them."""
+        return history.lacks(self.records, starts, ends, None if self.passed is None else self.passed.written)
+
+    def append_to(self, history: History, batch: BatchId) -> Step:
+        """Append the records to the history, and return the step that counts them."""
+        if self.passed is None:
+            return history.append_uncounted(self.records, batch, self.size.tables)
+        return history.append_passed(self.passed, self.records, batch)
+
+
+class BatchReader:
+    """Reads batches. The Spark job that decodes a small batch brings it to the driver; tasks reduce a larger one."""
+
+    def __init__(self, state: StateTables, history: History, placed_by: int | None, filters: Filters) -> None:
+        self._state = state
+        self._history = history
+        self._placed_by = placed_by
+        self._filters = filters
+        self._decoder = Decoder(placed_by, filters)
+
+    @contextmanager
+    def read(self, raw: DataFrame, offsets: int, batch: BatchId) -> Iterator[BatchRecords]:
+        """Read raw records, which take up to this number of offsets. Tasks write files; only a commit adds these."""
+        decoded = with_value_offsets(self._decoder.decode(raw)).persist(ON_DISK)
+        try:
+            collected = self._state.collect_small(decoded, offsets)
+        finally:
+            decoded.unpersist()
+        if collected is not None:
+            kept, shares = without_filtered(collected)
+            yield BatchRecords(kept, kept, batch_size(kept), shares)
+            return
+        commits = self._history.of_commits(batch) if self._history.keeps_records else None
+        brings_few = self._state.may_use_driver
+        with pass_over(raw, commits, self._placed_by, self._filters, brings_few=brings_few) as passed:
+            records, cells = (part.for_engine(self._state) for part in (passed.others, passed.cells))
+            yield BatchRecords(records, cells, passed.size, passed.shares, passed)
 
 
 class BatchWriter:
@@ -70,7 +117,7 @@ class BatchWriter:
         self._watch = watch
         self.checkpoint = checkpoint
         self._filters = filters
-        self._decoder = Decoder(book.placed_by, filters)
+        self._reader = BatchReader(state, history, book.placed_by, filters)
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch. Records that were applied before are skipped.
@@ -81,44 +128,25 @@ class BatchWriter:
         started = time.monotonic()
         batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
         self._state.merged_by.clear()
-        new = raw.where(f"record_offset >= {partition_number(self._book.next_offsets, 0)}")
-        decoded = with_value_offsets(self._decoder.decode(new)).persist(ON_DISK)
-        try:
-            ends = self.checkpoint.end_offsets(batch_id)
-            records, size, filtered = self._prepared(decoded, ends)
-            shares = by_partition(records)
-            add_shares(shares, filtered)
-            self._book.clocks.read(shares)
+        starts, ends = self._book.next_offsets, self.checkpoint.end_offsets(batch_id)
+        new = raw.where(f"record_offset >= {partition_number(starts, 0)}")
+        offsets = sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
+        with self._reader.read(new, offsets, batch) as read:
+            self._book.clocks.read(read.shares)
             before_writing(ends)
             self._book.written.forget()
-            incomplete = {
-                *self._gaps.incomplete(ends, shares),
-                *self._history.lacks(records, self._book.next_offsets, ends),
-            }
-            if size.has_cells:
+            incomplete = {*self._gaps.incomplete(ends, read.shares), *read.missing_in(self._history, starts, ends)}
+            if read.size.has_cells:
                 self._watch.refresh_topics(batch)
-            count = self._history.append_uncounted(records, batch, size.tables)
-            with running_alongside(count):
+            with running_alongside(read.append_to(self._history, batch)):
                 if self._history.keeps_records:
-                    self._decoded_history.append(records, size, ends, batch)
-                if size.has_state:
-                    self._state.apply(records, batch, has_cells=size.has_cells)
-        finally:
-            decoded.unpersist()
-        self._book.advance(ends, incomplete, {number: share.filtered for number, share in filtered.items()})
+                    self._decoded_history.append(read.records, read.size, ends, batch)
+                if read.size.has_state:
+                    self._state.apply(read.cells, batch, has_cells=read.size.has_cells)
+        filtered = {number: share.filtered for number, share in read.shares.items() if share.filtered}
+        self._book.advance(ends, incomplete, filtered)
         self._book.write(batch)
-        total = sum(share.filtered for share in filtered.values()) if self._filters else None
-        return BatchReport(batch_id, size.records, time.monotonic() - started, dict(self._state.merged_by), total)
-
-    def _prepared(self, decoded: DataFrame, ends: Mapping[int, int]) -> tuple[Records, BatchSize, dict[int, Share]]:
-        """Return the records for the engine that writes them, their size, and the shares of filtered records.
-
-        A small batch is collected by the Spark job that reads it. A larger one is measured first.
-        """
-        starts = self._book.next_offsets
-        collected = self._state.collect_small(
-            decoded, sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
+        seconds, merged_by = time.monotonic() - started, dict(self._state.merged_by)
+        return BatchReport(
+            batch_id, read.size.records, seconds, merged_by, sum(filtered.values()) if self._filters else None
         )
-        kept, filtered = without_filtered(decoded if collected is None else collected)
-        size = batch_size(kept)
-        return self._state.for_engine(kept, size.size), size, filtered

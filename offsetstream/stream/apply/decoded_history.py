@@ -142,7 +142,7 @@ class DecodedHistory:
         }
         decoding = Decoding(spans, self._written, batch)
         stored = self._driver.size_of(decoding.of(is_stored=True))
-        if isinstance(records, pa.Table) and isinstance(cells, pa.Table) and stored.is_small(is_load=True):
+        if isinstance(records, pa.Table) and isinstance(cells, pa.Table) and stored.fits_driver:
             self._driver.append_load(records, cells, decoding)
         else:
             self._spark.append_load(self._in_spark(records), self._in_spark(cells), decoding)

@@ -17,7 +17,7 @@ from offsetstream.stream.state.columns import partition_number
 from offsetstream.stream.state.size import Records, by_partition
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
 from offsetstream.tables.files import TaskWriter, append_files
-from offsetstream.tables.ledger import count_between, count_uncounted, write_entries
+from offsetstream.tables.ledger import count_between, count_uncounted, uncounted, write_entries
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.record_rows import RENAMED, belongs_to, with_history_columns
@@ -77,8 +77,16 @@ class History:
         """Whether decodable records are written."""
         return len(self._kept) > 1
 
-    def lacks(self, decoded: Records, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
+    def lacks(
+        self,
+        decoded: Records,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        written_commits: Mapping[int, int] | None = None,
+    ) -> set[int]:
         """Return the partitions in which the tables lack some of the decoded records, and will not get them.
+
+        `written_commits`: `LogPass.written`, if `decoded` has no commits because tasks write these.
 
         An earlier job wrote records from `starts` on, and was killed before it recorded a gap: its leader's log may
         have been compacted further than the log of the leader now. Without a history, nothing can be missing.
@@ -93,8 +101,12 @@ class History:
             }
             if ranges:
                 stored = count_between(self._writer.tables, table, ranges)
-                read = by_partition(_below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()}))
-                found |= {log[0] for log in ranges if log[0] in read and read[log[0]].records > stored.get(log, 0)}
+                if table == COMMITS and written_commits is not None:
+                    read = written_commits
+                else:
+                    below = _below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()})
+                    read = {number: share.records for number, share in by_partition(below).items()}
+                found |= {log[0] for log in ranges if read.get(log[0], 0) > stored.get(log, 0)}
         return found
 
     def append(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
@@ -108,12 +120,15 @@ class History:
         """
         kept = [table for table in tables if table in self._kept]
         if isinstance(decoded, DataFrame):
-            steps = [partial(self._append_by_spark, table, decoded, batch) for table in kept]
-            in_parallel(steps, inheritable_thread_target(self._writer.spark))
+            self._append_by_spark(kept, decoded, batch)
             return partial(count_uncounted, self._writer.tables, kept, self._above, batch)
         return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
 
-    def _append_by_spark(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
+    def _append_by_spark(self, tables: Collection[str], decoded: DataFrame, batch: BatchId) -> None:
+        steps = [partial(self._append_frame, table, decoded, batch) for table in tables]
+        in_parallel(steps, inheritable_thread_target(self._writer.spark))
+
+    def _append_frame(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
         new = f"record_offset > {partition_number(self._written.get(table, {}), -1)}"
         rows = _rows_of(table, decoded).where(new)
         self._writer.append(table, rows.selectExpr("*", f"{partition_number(self._log_ids, 0)} AS log_id"), batch)
@@ -139,9 +154,10 @@ class History:
     def _task_writer(self, batch: BatchId) -> TaskWriter | None:
         return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
 
-    def append_passed(self, passed: LogPass, others: Records, batch: BatchId) -> None:
-        """Append the results of a pass over the log. If tasks can write files, its commits are in files already.
+    def append_passed(self, passed: LogPass, others: Records, batch: BatchId) -> Step:
+        """Append the results of a pass over the log, and return the step that counts them, as `append_uncounted` does.
 
+        If tasks can write files, the commits are in files already.
         `others`: the other records of the pass, on the driver or in Spark.
         """
         append_files(self._writer.tables, COMMITS, passed.files, batch)
@@ -150,9 +166,12 @@ class History:
         # Undecodable records need a single append: after a crash between two, the first one would hide the second.
         if isinstance(others, pa.Table):
             counted = self._append_by_driver(self._kept, others, batch) | counted
-        write_entries(self._writer.tables, counted, batch)
-        if isinstance(others, DataFrame):
-            self.append(others, batch, RECORD_TABLES[1 if self._task_writer(batch) else 0 :])
+        else:
+            names = RECORD_TABLES[1 if self._task_writer(batch) else 0 :]
+            kept = [name for name in names if name in self._kept]
+            self._append_by_spark(kept, others, batch)
+            counted = uncounted(self._writer.tables, kept, self._above)[1] | counted
+        return partial(write_entries, self._writer.tables, counted, batch)  # all at once: a batch does it once
 
 
 def _below(table: str, decoded: Records, ends: Mapping[int, int]) -> Records:

@@ -13,7 +13,7 @@ from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
-from offsetstream.stream.apply.log_pass import Part, pass_over
+from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -22,7 +22,6 @@ from offsetstream.stream.state.columns import is_of
 from offsetstream.stream.state.size import Records, Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
@@ -166,13 +165,13 @@ class Loader:
         """
         commits = history.of_commits(batch) if history.keeps_records else None
         started = datetime.now(UTC)
-        uses_driver = self._writer.state_writes is not StateWrites.SPARK
-        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=uses_driver)
+        brings_few = self._state.may_use_driver
+        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=brings_few)
         with passes as passed, self._writer.bulk():
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
-            records, cells = self._prepared(passed.others), self._prepared(passed.cells)
-            history.append_passed(passed, records, batch)
+            records, cells = (part.for_engine(self._state) for part in (passed.others, passed.cells))
+            history.append_passed(passed, records, batch)()
             self._report_undecodable(records)
             if history.keeps_records:
                 self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
@@ -189,12 +188,6 @@ class Loader:
             self._controls.progress.warn(
                 f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons"
             )
-
-    def _prepared(self, part: Part) -> Records:
-        """Return the records of a part for the engine that writes them."""
-        if part.brought is not None:
-            return part.brought
-        return self._state.for_engine(part.decoded, part.size, is_load=True)
 
     def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
         self._book.clocks.read(shares)

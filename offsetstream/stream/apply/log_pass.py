@@ -1,4 +1,5 @@
-"""One pass over the log for a load: Python tasks reduce the records to the last of each key, and write the commits.
+"""One pass over the log, for a load or a large batch: tasks reduce the records to the last of each key, and write the
+commits.
 
 Spark gets only one row for each key, and the records that are not commits. If they are few, they come to the driver
 with the reports of the tasks: in a process that has just started, another Spark job for them would take longer.
@@ -24,11 +25,12 @@ from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.engines import SMALL_BYTES, Size
 from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.names import COMMITS
+from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.record_rows import decode_on_driver, with_history_columns
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
@@ -83,6 +85,10 @@ class Part:
     size: Size
     brought: pa.Table | None
 
+    def for_engine(self, state: StateTables) -> DataFrame | pa.Table:
+        """Return the records for the engine that will write them."""
+        return state.for_engine(self.decoded, self.size) if self.brought is None else self.brought
+
 
 @dataclass(frozen=True)
 class LogPass:
@@ -92,12 +98,21 @@ class LogPass:
     - `others`: undecodable records. With a history, also records other than commits, or all if tasks write no files.
     - `files`: files of the history that tasks wrote, to be committed.
     - `shares`: the share of each offsets partition.
+    - `records`: the number of records for each history table, without filtered ones.
+    - `written`: the number of commits by offsets partition that tasks did not write because the history has them.
     """
 
     cells: Part
     others: Part
     files: list[NewFile]
     shares: dict[int, size.Share]
+    records: dict[str, int]
+    written: Counter[int]
+
+    @property
+    def size(self) -> size.BatchSize:
+        """The size of the batch."""
+        return size.BatchSize(self.records, self.cells.size.bytes + self.others.size.bytes)
 
 
 @contextmanager
@@ -127,7 +142,11 @@ def pass_over(
             size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
         cells, others = (_part(rows, collected, kind, reports) for kind in (_CELL, _OTHER))
         files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
-        yield LogPass(cells, others, files, shares)
+        records = {table: sum(report["tables"].get(table, 0) for report in reports) for table in RECORD_TABLES}
+        written = Counter[int]()
+        for report in reports:
+            written.update(dict(report["written"]))
+        yield LogPass(cells, others, files, shares, records, written)
     finally:
         rows.unpersist()
 
@@ -163,6 +182,8 @@ class _Worker:
     brought_bytes: int
     _kept: list[pa.Table] = field(default_factory=list)
     _shares: dict[int, size.Share] = field(default_factory=dict)
+    _tables: Counter[str] = field(default_factory=Counter)
+    _written: Counter[int] = field(default_factory=Counter)
     _rows: Counter[str] = field(default_factory=Counter)
     _bytes: Counter[str] = field(default_factory=Counter)
 
@@ -173,13 +194,15 @@ class _Worker:
             raw, decoded = self._without_filtered(raw, decode_on_driver(raw))
             good = pc.is_null(decoded["error"])
             is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
+            goods, commits = (pc.sum(each, min_count=0).as_py() for each in (good, is_commit))
+            self._tables.update({COMMITS: commits, RECORDS: goods - commits, UNDECODABLE: decoded.num_rows - goods})
             if self.history is None:
                 yield from self._emit(decoded.filter(pc.invert(good)), _OTHER)
             elif self.history.writer is None:
                 yield from self._emit(decoded, _OTHER)
             else:
                 yield from self._emit(decoded.filter(pc.invert(is_commit)), _OTHER)
-                _write(self.history.writer, self.history, _where(decoded, is_commit))
+                self._write(self.history.writer, self.history, _where(decoded, is_commit))
             self._keep(_where(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
                 yield from self._emit_cells()
@@ -195,6 +218,17 @@ class _Worker:
             size.add_shares(self._shares, {number: size.Share(0, None, share.records)})
         kept = pc.invert(filtered)
         return _where(raw, kept), _where(decoded, kept)
+
+    def _write(self, writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
+        rows = with_history_columns(COMMITS, commits)
+        rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
+        if history.written:
+            is_new = pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1))
+            rows, all_rows = _where(rows, is_new), rows
+            if rows.num_rows < all_rows.num_rows:
+                old = size.by_partition(all_rows.filter(pc.invert(is_new)))
+                self._written.update({number: share.records for number, share in old.items()})
+        writer.write(rows)
 
     def _keep(self, raw: pa.Table) -> None:
         if raw.num_rows:
@@ -226,18 +260,11 @@ class _Worker:
 
     def _report(self) -> pa.RecordBatch:
         new = self.history and self.history.writer and self.history.writer.close()
-        counts = {"rows": self._rows, "bytes": self._bytes}
+        counts = {"rows": self._rows, "bytes": self._bytes, "tables": self._tables}
         shares = [(number, *astuple(share)) for number, share in self._shares.items()]
-        report = json.dumps({**counts, "shares": shares, "file": new and asdict(new)})
+        written = list(self._written.items())
+        report = json.dumps({**counts, "shares": shares, "written": written, "file": new and asdict(new)})
         return _rows(pa.table({_REPORT: [report]}), _REPORT, is_collected=True).to_batches()[0]
-
-
-def _write(writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
-    rows = with_history_columns(COMMITS, commits)
-    rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
-    if history.written:
-        rows = rows.filter(pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1)))
-    writer.write(rows)
 
 
 def _with_own_offsets(raw: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Measure batches, and collect small ones on the driver: most are small, and Spark jobs would dominate their time."""
+"""Measure records, and collect small batches on the driver: most are, and Spark jobs would dominate their time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
-from offsetstream.stream.state.columns import is_of
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import supported_timestamps
 from offsetstream.tables.engines import MAX_SMALL_ROWS, SMALL_BYTES, Size
@@ -59,14 +58,10 @@ class BatchSize:
         return self.records[RECORDS] > 0
 
 
-def batch_size(decoded: Records) -> BatchSize:
-    """Measure a decoded batch: in one Spark job, or on the driver."""
-    if isinstance(decoded, pa.Table):
-        here = {table: pc.sum(record_rows.belongs_to(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
-        return BatchSize(here, decoded.nbytes)
-    counts = (f"count_if({is_of(table)}) AS {table}" for table in RECORD_TABLES)
-    row = decoded.selectExpr(*counts, f"coalesce(sum({_LENGTH}), 0) AS bytes").head()
-    return BatchSize({table: row[table] if row else 0 for table in RECORD_TABLES}, row["bytes"] if row else 0)
+def batch_size(decoded: pa.Table) -> BatchSize:
+    """Measure a decoded batch."""
+    counts = {table: pc.sum(record_rows.belongs_to(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
+    return BatchSize(counts, decoded.nbytes)
 
 
 @dataclass(frozen=True)
@@ -105,20 +100,15 @@ def by_partition(records: Records) -> dict[int, Share]:
     }
 
 
-def without_filtered(decoded: Records) -> tuple[Records, dict[int, Share]]:
-    """Remove the filtered records. Return the others, and the shares of the filtered ones."""
-    if isinstance(decoded, pa.Table):
-        if FILTERED not in decoded.column_names:
-            return decoded, {}
-        out, kept = decoded.filter(decoded[FILTERED]), decoded.filter(pc.invert(decoded[FILTERED]))
-        return kept.drop_columns(FILTERED), _filtered(out)
-    if FILTERED not in decoded.columns:
-        return decoded, {}
-    return decoded.where(f"NOT {FILTERED}").drop(FILTERED), _filtered(decoded.where(FILTERED))
-
-
-def _filtered(records: Records) -> dict[int, Share]:
-    return {number: replace(share, filtered=share.records) for number, share in by_partition(records).items()}
+def without_filtered(decoded: pa.Table) -> tuple[pa.Table, dict[int, Share]]:
+    """Remove the filtered records. Return the others, and the shares of all records."""
+    if FILTERED not in decoded.column_names:
+        return decoded, by_partition(decoded)
+    out, kept = decoded.filter(decoded[FILTERED]), decoded.filter(pc.invert(decoded[FILTERED])).drop_columns(FILTERED)
+    shares = by_partition(kept)
+    filtered = by_partition(out).items()
+    add_shares(shares, {number: replace(share, filtered=share.records) for number, share in filtered})
+    return kept, shares
 
 
 def collect(decoded: DataFrame) -> pa.Table:

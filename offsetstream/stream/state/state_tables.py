@@ -62,16 +62,18 @@ class StateTables:
         self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
         self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
 
-    def collect_small(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
-        """Collect up to `at_most` decoded records on the driver in one job; None if they must be measured first."""
-        return None if self._writer.state_writes is StateWrites.SPARK else collect_small(decoded, at_most)
+    @property
+    def may_use_driver(self) -> bool:
+        """Whether the driver may process records itself."""
+        return self._writer.state_writes is not StateWrites.SPARK
 
-    def for_engine(self, decoded: Records, size: Size, *, is_load: bool = False) -> Records:
+    def collect_small(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
+        """Collect up to `at_most` decoded records on the driver in one job; None if tasks must reduce them first."""
+        return collect_small(decoded, at_most) if self.may_use_driver else None
+
+    def for_engine(self, decoded: DataFrame, size: Size) -> Records:
         """Return the records for the engine that will write them: collect them on the driver if that is the one."""
-        if isinstance(decoded, pa.Table):
-            return decoded
-        on_driver = driver_reduces(self._writer.state_writes, size, is_load=is_load)
-        return collect(decoded) if on_driver else decoded
+        return collect(decoded) if driver_reduces(self._writer.state_writes, size) else decoded
 
     def apply(self, decoded: Records, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
         """Apply decoded records; see `StateWriter.apply`. Update `merged_by`."""

@@ -14,18 +14,13 @@ from offsetstream.tables.engines import (
 
 AUTO, DRIVER, SPARK = StateWrites.AUTO, StateWrites.DRIVER, StateWrites.SPARK
 SMALL, MANY, LONG = Size(SMALL_ROWS, SMALL_BYTES), Size(SMALL_ROWS + 1, 0), Size(1, SMALL_BYTES + 1)
+REDUCED = Size(SMALL_LOAD, SMALL_BYTES)
 
 
-@pytest.mark.parametrize("size", [SMALL, MANY, LONG])
-def test_the_driver_reduces_small_batches_unless_spark_is_forced(size: Size) -> None:
-    assert driver_reduces(AUTO, size) is driver_reduces(DRIVER, size) is (size is SMALL)
+@pytest.mark.parametrize("size", [REDUCED, Size(SMALL_LOAD + 1, 0), LONG])
+def test_the_driver_takes_what_fits_its_memory_unless_spark_is_forced(size: Size) -> None:
+    assert driver_reduces(AUTO, size) is driver_reduces(DRIVER, size) is (size is REDUCED)
     assert not driver_reduces(SPARK, size)
-
-
-def test_a_load_may_have_more_rows_but_not_more_bytes() -> None:
-    assert driver_reduces(AUTO, Size(SMALL_LOAD, SMALL_BYTES), is_load=True)
-    assert not driver_reduces(AUTO, Size(SMALL_LOAD + 1, 0), is_load=True)
-    assert not driver_reduces(AUTO, LONG, is_load=True)
 
 
 @pytest.mark.parametrize("size", [SMALL, MANY, LONG])
