@@ -12,7 +12,7 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.waiting import SECONDS
+from testkit.waiting import SECONDS, await_
 from tests.kafka.partition_seven import commit
 
 CLEANER = {
@@ -53,10 +53,20 @@ def commit_doomed(kafka: EmbeddedKafka) -> None:
 
 
 def delete_doomed(kafka: EmbeddedKafka, offset: int) -> int:
-    """Delete the group and commit for the others until compaction removed its records; return their last offset."""
+    """Delete the group and commit for the others until compaction removed its records; return their last offset.
+
+    The topic keeps tombstones for `delete.retention.ms`: the first compaction writes into them when they may go.
+    """
     admin = admin_client(kafka.bootstrap_server)
     admin.delete_consumer_groups([DOOMED])[DOOMED].result(SECONDS)
-    while any(DOOMED.encode() in (message.key() or b"") for message in records_in_log(kafka)):
+
+    def is_gone() -> bool:
+        nonlocal offset
+        if not any(DOOMED.encode() in (message.key() or b"") for message in records_in_log(kafka)):
+            return True
         offset += 1
         commit(kafka, offset)
+        return False
+
+    await_(is_gone, lambda: f"{DOOMED} is still in the log")
     return offset

@@ -23,6 +23,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.repair import LOST
 from testkit.damage import OF_FILES, OF_LOG, cut_last_entry, data_files, lose_file
 from testkit.processes import within
+from tests.kafka.partition_seven import set_topic_config
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
 from tests.reliability.checked_job import CheckedJob
 
@@ -131,8 +132,10 @@ def test_what_the_topic_no_longer_has_is_named(tmp_path: Path, spark: SparkSessi
         commit_doomed(kafka)
         assert job.run() == []
         (until,) = {row["record_offset"] for row in rows_of(job, COMMITS) if row["group_id"] == DOOMED}
+        set_topic_config(kafka, delete_retention_ms="2000")
         delete_doomed(kafka, 0)  # and no record of it is left in the log
         assert job.run() == []
+        set_topic_config(kafka, delete_retention_ms="86400000")
         complete_from = claim(job)
         lost_files = [each for each in data_files(folder_of(job, COMMITS)) if has_offset(each, until)]
         for file in lost_files:
