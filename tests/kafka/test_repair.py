@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.repair import LOST
 from testkit.damage import OF_FILES, OF_LOG, cut_last_entry, data_files, lose_file
+from testkit.garbage import produce
 from testkit.processes import within
+from testkit.waiting import await_
 from tests.kafka.partition_seven import set_topic_config
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
 from tests.reliability.checked_job import CheckedJob
@@ -32,24 +35,41 @@ Damaging = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def job(spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> CheckedJob:
-    """One job for all tests, with group records, commits and several commits of each table."""
-    create_topics(admin_client(own_kafka.bootstrap_server))
-    made = CheckedJob(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
-    for _ in range(3):
-        join_and_leave(own_kafka.bootstrap_server)
-        made.commit()
-        assert made.run() == []
-    return made
+def job(
+    spark: SparkSession, own_kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CheckedJob]:
+    """One job for all tests, with rows in each table, and several commits of each."""
+    server = own_kafka.bootstrap_server
+    create_topics(admin_client(server))
+    made = CheckedJob(spark, server, tmp_path_factory.mktemp("job"))
+    with member_of(server, "present"):
+        for _ in range(3):
+            produce(server, iter([(7, b"\x00\x63 no key", b"no value")]))
+            with member_of(server, "past"):
+                pass
+            made.commit()
+            assert made.run() == []
+        yield made
 
 
-def join_and_leave(server: str) -> None:
-    with_group = {"bootstrap.servers": server, "group.id": "members", "auto.offset.reset": "earliest"}
-    consumer = Consumer(with_group)
+@contextmanager
+def member_of(server: str, group: str) -> Iterator[None]:
+    """Have a member in a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "max.poll.interval.ms": 3_600_000,  # it never polls again
+        }
+    )
     consumer.subscribe(["orders"])
-    while not consumer.assignment():
-        consumer.poll(0.2)
-    consumer.close()
+    await_(lambda: consumer.poll(0.2) is not None or bool(consumer.assignment()))
+    try:
+        yield
+    finally:
+        consumer.close()
 
 
 def folder_of(job: CheckedJob, name: str) -> Path:
@@ -88,10 +108,8 @@ def some_damages(names: Collection[str]) -> list[tuple[str, Damaging]]:
 
 
 def damaged(job: CheckedJob, name: str, damaging: Damaging) -> Path:
-    """Damage a table, and return its folder; skip the case if no file is there to damage."""
+    """Damage a table, and return its folder."""
     table = folder_of(job, name)
-    if damaging in OF_FILES and not data_files(table):
-        pytest.skip(f"{name} has no rows here")
     damaging(table)
     assert is_damaged(job, name)
     return table
