@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from offsetstream.demo.topics import create_topics
@@ -24,8 +22,8 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.repair import LOST
 from testkit.damage import OF_FILES, OF_LOG, cut_last_entry, data_files, lose_file
 from testkit.garbage import produce
+from testkit.member import member_of
 from testkit.processes import within
-from testkit.waiting import await_
 from tests.kafka.partition_seven import set_topic_config
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
 from tests.reliability.checked_job import CheckedJob
@@ -50,26 +48,6 @@ def job(
             made.commit()
             assert made.run() == []
         yield made
-
-
-@contextmanager
-def member_of(server: str, group: str) -> Iterator[None]:
-    """Have a member in a group."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "max.poll.interval.ms": 3_600_000,  # it never polls again
-        }
-    )
-    consumer.subscribe(["orders"])
-    await_(lambda: consumer.poll(0.2) is not None or bool(consumer.assignment()))
-    try:
-        yield
-    finally:
-        consumer.close()
 
 
 def folder_of(job: CheckedJob, name: str) -> Path:
