@@ -46,6 +46,15 @@ def test_each_row_is_there_once(tables: PathStore) -> None:
     assert doubled_rows(tables) == []
 
 
+def test_a_repairs_entry_of_the_ledger_may_end_where_another_entry_does(tables: PathStore) -> None:
+    place = {"history": "offset_commits", "offsets_partition": 0, "log_id": 0, "last_record_offset": 7, "checksum": 1}
+    entries = [{**place, "rows": 3, "checkpoint_id": 1, "batch_id": 0}, {**place, "rows": -1}]
+    overwrite_rows(tables, "history_ledger", entries, BATCH)
+    assert doubled_rows(tables) == []
+    double(tables, "history_ledger")
+    assert [(each.table, each.in_tables) for each in doubled_rows(tables)] == [("history_ledger", 2)]
+
+
 def test_tables_of_an_older_version_may_lack_a_table(tables: PathStore) -> None:
     shutil.rmtree(tables.table("history_ledger"))
     assert doubled_rows(tables) == []

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
 from offsetstream.tables.files import NewFile, append_files
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.names import COMMITS
+from offsetstream.tables.names import COMMITS, RECORDS, UNDECODABLE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -72,6 +73,12 @@ def by_key(log: Iterable[Record], cells: Iterable[dict[str, Any]]) -> dict[tuple
     return found  # the later one wins
 
 
+def record_table(record: Record) -> str:
+    if not record.key_json:
+        return UNDECODABLE
+    return COMMITS if record.key_type in COMMIT_KEY_TYPES else RECORDS
+
+
 def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
     (row,) = of_kind(passed, "report")
     found: dict[str, Any] = json.loads(row["report"])
@@ -91,6 +98,8 @@ def test_the_last_record_of_each_key_is_kept(seed: int, cuts: list[int]) -> None
     rows = {kind: len(rows) for kind, rows in {"cell": cells, "other": others}.items() if rows}
     assert report(passed)["rows"] == rows
     assert {number: records for number, records, *_ in report(passed)["shares"]} == of_partitions
+    of_tables = Counter(record_table(record) for record in log)
+    assert {table: count for table, count in report(passed)["tables"].items() if count} == of_tables
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
