@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
-from offsetstream.errors import TablesError, first_line
+from offsetstream.errors import EnvironmentNotReadyError, StoreFaultError, first_line
 from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
@@ -107,7 +107,7 @@ class Checkpoint:
     def sign(self, tables: Store) -> None:
         """Write the id of the tables to the checkpoint: other tables use the same numbers of checkpoints and batches.
 
-        This is the first write to the folder. Raise TablesError if it fails.
+        This is the first write to the folder. Raise StoreFaultError if it fails.
         """
         self._write(WHOSE, tables.open(LAST_WRITTEN).table_id)
 
@@ -148,8 +148,11 @@ class Checkpoint:
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
     def exists(self, *names: str) -> bool:
-        """Return whether the checkpoint, or a file of it, exists. Raise what `hadoop.exists` raises."""
-        return exists(self.spark.sparkContext, "/".join([self.uri, *names]))
+        """Return whether the checkpoint, or a file of it, exists. StoreFaultError if Hadoop cannot reach it."""
+        try:
+            return exists(self.spark.sparkContext, "/".join([self.uri, *names]))
+        except EnvironmentNotReadyError as error:
+            raise StoreFaultError(str(error)) from error
 
     @contextmanager
     def _explained(self, action: str) -> Iterator[None]:
@@ -157,7 +160,8 @@ class Checkpoint:
             yield
         except Py4JJavaError as error:
             reason = first_line(error.java_exception)
-            raise TablesError(f"cannot {action} {self.root}: {reason}: name another folder by --checkpoint") from error
+            message = f"cannot {action} {self.root}: {reason}: name another folder by --checkpoint"
+            raise StoreFaultError(message) from error  # a disk that is read-only now has many names in Hadoop
 
     def _path(self, *names: str) -> Any:
         return self._jvm().org.apache.hadoop.fs.Path("/".join([self.uri, *names]))
