@@ -37,8 +37,7 @@ _RIGHTS = {
 }
 _MORE_MEMORY = "Spark does not have enough memory: set more with --conf spark.driver.memory=4g (default: 2g)"
 _MORE_ROOM = (
-    "A disk is full: that of Spark's temporary files (TMPDIR), of the tables or of the checkpoints. Nothing is lost. "
-    "Free some space. If the job has ended, start it again"
+    "A disk is full: that of Spark's temporary files (TMPDIR), of the tables or of the checkpoints. Free some space"
 )
 _DISK_FULL = "No space left on device"
 # How delta-rs, Hadoop, Spark and Python speak of a store that does not work now. An object store that denies access is
@@ -121,7 +120,8 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         yield
     except TablesError as error:  # a write by the driver
         text = text_with_cause(error)
-        _raise_if_full(text, error)
+        if _DISK_FULL in text:
+            raise StoreFaultError(f"{error}. Free some space") from error
         _raise_if_lost(error.__cause__)
         if type(error) is TablesError and _STORE_FAULT.search(text):  # not damage, not a conflict
             raise StoreFaultError(str(error)) from error
