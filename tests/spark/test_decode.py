@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from random import Random
 
 import pyarrow as pa
@@ -46,16 +46,20 @@ def raw_records() -> pa.Table:
 
 def test_filtered_records_are_counted_and_removed(spark: SparkSession) -> None:
     log = random_log(2, 20)
-    decoded = decode(frame(spark, log), PARTITIONS, SOME)
-    kept, filtered = without_filtered(decoded)
-    expected = decode(frame(spark, [record for record in log if not some_filtered(record)]), PARTITIONS)
-    assert kept.columns == expected.columns
-    assert kept.toArrow().to_pylist() == expected.toArrow().to_pylist()
+    kept, shares = without_filtered(decode(frame(spark, log), PARTITIONS, SOME).toArrow())
+    others = [record for record in log if not some_filtered(record)]
+    expected = decode(frame(spark, others), PARTITIONS).toArrow()
+    assert kept.column_names == expected.column_names
+    assert kept.to_pylist() == expected.to_pylist()
     times = defaultdict[int, list[int]](list)
-    for record in filter(some_filtered, log):
+    for record in log:
         times[record.offsets_partition].append(record.timestamp_ms)
-    assert filtered == {number: Share(len(of), max(of), len(of)) for number, of in times.items()}
-    assert without_filtered(expected) == (expected, {})
+    filtered = Counter(record.offsets_partition for record in log if some_filtered(record))
+    assert shares == {number: Share(len(of), max(of), filtered[number]) for number, of in times.items()}
+    again, shares_of_kept = without_filtered(expected)
+    assert again is expected
+    assert sum(share.records for share in shares_of_kept.values()) == len(others)
+    assert not any(share.filtered for share in shares_of_kept.values())
 
 
 def commit_at(milliseconds: int) -> tuple[bytes, bytes | None]:
