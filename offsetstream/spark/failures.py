@@ -127,9 +127,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
             raise StoreFaultError(str(error)) from error
         raise
     except OSError as error:  # Python's part of the driver writes to Spark's folder, too
-        _raise_if_full(str(error), error)
-        _raise_if_lost(error)
-        _raise_if_store_fault(str(error), error)
+        _raise_if_passing(error, str(error))
         raise
     except (PySparkException, Py4JJavaError) as error:  # PySpark does not translate all failures
         text = _with_stack(error)
@@ -140,9 +138,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
                 f"Rows of the job violate the CHECK constraint {violated[1]}. Drop it in Spark SQL: "
                 f"ALTER TABLE … DROP CONSTRAINT {violated[1].split()[0]}"
             ) from error
-        _raise_if_full(text, error)
-        _raise_if_lost(error)
-        _raise_if_store_fault(text, error)
+        _raise_if_passing(error, text)
         if _TIME_OVERFLOW in text:
             raise _unreadable_record(cluster) from error
         for name, right in _RIGHTS.items():
@@ -171,12 +167,11 @@ def _raise_if_lost(error: BaseException | None) -> None:
                 raise LostPartError(what, advice) from error
 
 
-def _raise_if_full(text: str, error: BaseException) -> None:
+def _raise_if_passing(error: Exception, text: str) -> None:
+    """Raise StoreFaultError or LostPartError if the failure is not about the data: the same work may succeed again."""
     if _DISK_FULL in text:
         raise StoreFaultError(_MORE_ROOM) from error
-
-
-def _raise_if_store_fault(text: str, error: BaseException) -> None:
+    _raise_if_lost(error)
     if faulty := next(filter(_STORE_FAULT.search, text.splitlines()), None):
         raise StoreFaultError(f"cannot read or write the tables or checkpoints: {faulty.strip()}") from error
 

@@ -73,9 +73,9 @@ def append(
         with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
             history.append_passed(passed, collect(passed.others.decoded), batch)()
     elif way == "small":
-        history.append(collect(decoded), batch)
+        history.append_uncounted(collect(decoded), batch)()
     else:
-        history.append(decoded, batch)
+        history.append_uncounted(decoded, batch)()
 
 
 @every_way

@@ -109,10 +109,6 @@ class History:
                 found |= {log[0] for log in ranges if read.get(log[0], 0) > stored.get(log, 0)}
         return found
 
-    def append(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> None:
-        """Append the decoded records to their tables, in parallel; then count them."""
-        self.append_uncounted(decoded, batch, tables)()
-
     def append_uncounted(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
         """Append the decoded records, and return the step that counts them.
 
