@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.reduction import GROUP_KEY_TYPES
 from offsetstream.coordinator.rows import Row
 from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
+from offsetstream.tables.names import RECORDS as GROUP_RECORDS
 from offsetstream.tables.placement import RECORDS as LATEST_RECORDS
 from offsetstream.tables.placement import Placement, latest_homes
 from offsetstream.tables.plain_rows import flat_rows, from_rows
@@ -23,19 +25,38 @@ from offsetstream.verify.difference import RECORDS, Difference, row_differences,
 
 HISTORY = {"committed_offsets": "offset_commits", "group_cells": "group_records"}
 _RECORD = ("log_id", "offsets_partition", "record_offset")
+REMOVALS = "removals"  # of groups whose offsets are left, by the tombstones in the history
 
 
 def read_records(tables: Store) -> dict[str, list[Row]]:
     """Read the state tables, topics and partitions, and the history records of the state rows."""
     names = (*DERIVED_TABLES, *HISTORY, "topics", "offsets_partitions")
     rows = {name: read_rows(tables.open(name)) for name in names}
-    return rows | {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
+    rows |= {history: _records_of(tables, state, history) for state, history in HISTORY.items()}
+    return rows | {REMOVALS: _removals(tables, rows)}
 
 
 def _records_of(tables: Store, state: str, history: str) -> list[Row]:
     same = " AND ".join(f"h.{name} = s.{name}" for name in _RECORD)
     query = f"SELECT h.* FROM rows h JOIN s ON {same}"  # noqa: S608 - the program's own SQL
     found: list[Row] = tables.open(history).query(query, s=tables.open(state)).read_all().to_pylist()
+    return found
+
+
+def _removals(tables: Store, rows: Mapping[str, list[Row]]) -> list[Row]:
+    """Return the last tombstones of groups that are not in the tables, while offsets of them are.
+
+    No coordinator leaves offsets when it removes a group, but another program may write such a log.
+    """
+    if not {_group(row) for row in rows["committed_offsets"]} - {_group(row) for row in rows["groups"]}:
+        return []
+    kinds = ", ".join(map(str, GROUP_KEY_TYPES))
+    columns = "log_id, offsets_partition, group_id"
+    query = (
+        f"SELECT {columns}, max(record_offset) AS record_offset FROM rows "  # noqa: S608 - the program's own SQL
+        f"WHERE is_tombstone AND key_type IN ({kinds}) GROUP BY {columns}"
+    )
+    found: list[Row] = tables.open(GROUP_RECORDS).query(query).read_all().to_pylist()
     return found
 
 
@@ -80,10 +101,15 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
         cells[row["offsets_partition"], row["group_id"]].append(cell_of(row))
     names = {row["topic_id"]: row["topic"] for row in rows["topics"]}
     logs = {row["offsets_partition"]: row["log_id"] for row in rows["offsets_partitions"]}
-    # An offset shows that its group exists. Without offsets and own records, only the coordinator knows the group.
-    existing = {
-        (row["offsets_partition"], row["group_id"]) for table in ("groups", "committed_offsets") for row in rows[table]
-    }
+    # An offset shows that its group exists, unless a later tombstone removed the group. Without offsets and own
+    # records, only the coordinator knows the group.
+    removed = {(row["log_id"], *_group(row)): row["record_offset"] for row in rows[REMOVALS]}
+    committed = (
+        _group(row)
+        for row in rows["committed_offsets"]
+        if row["record_offset"] > removed.get((row["log_id"], *_group(row)), -1)
+    )
+    existing = {*map(_group, rows["groups"]), *committed}
     found: dict[str, list[Row]] = {table: [] for table in DERIVED_TABLES}
     placement = _placement(rows)
     for key in existing | cells.keys():
@@ -96,6 +122,10 @@ def _derived(rows: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
         for table, of_group in (derived or {}).items():
             found[table] += flat_rows(of_group)
     return found
+
+
+def _group(row: Row) -> tuple[int, str]:
+    return row["offsets_partition"], row["group_id"]
 
 
 def _placement(rows: Mapping[str, list[Row]]) -> Placement:
