@@ -120,7 +120,7 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
         yield
     except TablesError as error:  # a write by the driver
         text = text_with_cause(error)
-        if _DISK_FULL in text:
+        if _DISK_FULL in text and not isinstance(error, StoreFaultError):  # explained by an inner use of this function
             raise StoreFaultError(f"{error}. Free some space") from error
         _raise_if_lost(error.__cause__)
         if type(error) is TablesError and _STORE_FAULT.search(text):  # not damage, not a conflict

@@ -188,6 +188,12 @@ def test_a_full_disk_in_a_write_of_the_driver_is_reported(cluster: Cluster) -> N
         raise TablesError("of another kind")
 
 
+def test_a_failure_is_explained_once(cluster: Cluster) -> None:
+    with pytest.raises(StoreFaultError) as raised, explain_failure(cluster), explain_failure(cluster):
+        raise OSError("No space left on device")
+    assert str(raised.value).count("Free some space") == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [
