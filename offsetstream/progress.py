@@ -13,23 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from offsetstream.tables.engines import StateWrites
-
+_LONG = 100  # seconds; longer times are told in minutes
 INFO, WARN, ERROR = "info", "warn", "error"
 # The time and the level at the start of a text line, as `text_line` writes them.
 LINE_START = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (?:INFO |WARN |ERROR) ")
-_WRITERS = {StateWrites.DRIVER: "the driver", StateWrites.SPARK: "Spark"}
 
 
 class Loaded(Protocol):
-    """Reports a chunk of a load: its partitions and offsets, who merged each state table, and the filtered records.
+    """Reports a chunk of a load: its partitions and offsets, and the filtered records, None without filters."""
 
-    `filtered` is None if the job has no filters.
-    """
-
-    def __call__(
-        self, partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], filtered: int | None = None
-    ) -> None:
+    def __call__(self, partitions: int, offsets: int, filtered: int | None = None) -> None:
         """Write a line, and advance the progress bar."""
 
 
@@ -75,13 +68,22 @@ class Progress:
         batch_id: int,
         records: Mapping[str, int],
         seconds: float,
-        merged_by: Mapping[str, StateWrites],
         filtered: int | None = None,
+        *,
+        to_go: int = 0,
+        per_second: float = 0.0,
     ) -> None:
-        """Write the line of a micro-batch: its records by kind, those filtered, and who merged the state tables."""
+        """Write the line of a micro-batch: its records by kind, and those filtered.
+
+        `to_go`: the offsets that the job has still to read, if it is behind. `per_second`: how many this batch read.
+        """
         counts = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in records.items())
-        message = f"Batch {batch_id}: {counts}{_filtered(filtered)}, {seconds:.1f} s{_state_by(merged_by)}"
+        message = f"Batch {batch_id}: {counts}{_filtered(filtered)}, {seconds:.1f} s"
         figures = {} if filtered is None else {"filtered": filtered}
+        if to_go:
+            rest = to_go / per_second
+            message += f"; {to_go:,} offsets to go, {_duration(rest)} at {per_second:,.0f} a second"
+            figures |= {"offsets_to_go": to_go, "seconds_to_go": round(rest)}
         self.say(message, batch_id=batch_id, records=dict(records), **figures, seconds=round(seconds, 3))
 
     @contextmanager
@@ -99,13 +101,11 @@ class Progress:
         ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
-            def loaded(
-                partitions: int, offsets: int, merged_by: Mapping[str, StateWrites], filtered: int | None = None
-            ) -> None:
+            def loaded(partitions: int, offsets: int, filtered: int | None = None) -> None:
                 nonlocal done
                 done += partitions
                 bar.advance(task, partitions)
-                chunk = f"+{offsets:,} offsets{_filtered(filtered)}{_state_by(merged_by)}"
+                chunk = f"+{offsets:,} offsets{_filtered(filtered)}"
                 message = f"{done} of {total} offsets partitions loaded ({chunk})"
                 self.say(message, loaded=done, partitions=total)
 
@@ -126,13 +126,9 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _LONG else f"{seconds / 60:,.0f} min"
+
+
 def _filtered(records: int | None) -> str:
     return "" if records is None else f", {records:,} filtered"
-
-
-def _state_by(merged_by: Mapping[str, StateWrites]) -> str:
-    """Return who merged the state; name the tables only if both the driver and Spark did."""
-    tables = {writer: [table for table, by in merged_by.items() if by is writer] for writer in _WRITERS}
-    used = [writer for writer, merged in tables.items() if merged]
-    names = (f"{_WRITERS[each]} ({', '.join(tables[each])})" if len(used) > 1 else _WRITERS[each] for each in used)
-    return f", state by {' and '.join(names)}" if used else ""

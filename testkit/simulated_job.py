@@ -20,7 +20,7 @@ from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import StoredFiles
@@ -49,7 +49,7 @@ class SimulatedJob:
         self._book = PartitionBook(tables, range(PARTITIONS))
         writer = TableWriter(spark, tables)
         self._history = History(writer, self._book.log_ids, {})
-        self._state = DriverStateWriter(tables, "new", self._book.log_ids, {})
+        self._state = StateTables(tables, "new", self._book.log_ids, {})
         self._upkeep = Upkeep(tables)
         self._progress = Progress(Console(stderr=True))
         self._next = dict.fromkeys(range(PARTITIONS), 0)

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from offsetstream.group_history.decoding import COLUMNS, ORDER, decoded_changes
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import append_rows, group_keys, partition_numbers, read_groups
-from offsetstream.tables.engines import Size
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import belongs_to
 from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.row_pieces import RowPieces, to_python
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.size import Size
 from offsetstream.tables.store import Store
 
 _GROUP = ("offsets_partition", "group_id")

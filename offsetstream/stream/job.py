@@ -44,7 +44,6 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.stall import LEASE, StallWatch
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.damage import HEALED_BY_JOB, damage_in, require_whole_logs
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
@@ -180,7 +179,7 @@ class Job:
                 self._progress.say(f"Upgraded {len(upgraded)} tables to schema version {SCHEMA_VERSION}")
             with session as spark:
                 tables.in_spark(spark).require_reachable()
-                writer = TableWriter(spark, tables, StateWrites(self._settings.state_writes))
+                writer = TableWriter(spark, tables)
                 with self._metrics.of_groups(tables):
                     self._stalls.uses(spark)
                     self._work(writer, topic, controls)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from offsetstream.tables.filters import Filters
     from offsetstream.tables.store import Store
 
-MAX_OFFSETS_AT_ONCE = 5_000_000
+MAX_OFFSETS_AT_ONCE = 5_000_000  # of a load
+_MAX_BATCH_OFFSETS = 1_000_000  # what the driver applies at once, whatever the records are (tables/size.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +90,9 @@ class JobSettings(Settings):
         bool,
         Option("Also keep groups that a tool creates at each start, such as console-consumer-12345."),
     ] = True
-    state_writes: Annotated[
-        Literal["auto", "driver", "spark"],
-        Option("Merge into the state tables in the driver (delta-rs), by Spark, or by whichever suits the size."),
-    ] = "auto"
     max_offsets_per_trigger: Annotated[
         int, Option("Read at most this many offsets in one batch.", metavar="N", minimum=1)
-    ] = MAX_OFFSETS_AT_ONCE
+    ] = _MAX_BATCH_OFFSETS
     max_transaction_timeout: Annotated[
         timedelta,
         Option("Warn of a transaction that blocks an offsets partition for longer.", "MINUTES", MINUTES),

@@ -56,7 +56,10 @@ def merge_rows(
     newer_only: bool = False,
     replace_where: str | None = None,
 ) -> None:
-    """Merge rows into a state table, as `TableWriter.merge` does. Without rows nothing is written."""
+    """Merge rows into a state table by the rules of `Merge`; rows that lack `_deleted` are not deleted.
+
+    Without rows nothing is written, except that `replace_where` deletes. DoubledRowsError: see `merge_on_driver`.
+    """
     if not rows.num_rows and replace_where is None:
         return
     schema = load_schema(name)

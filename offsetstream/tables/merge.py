@@ -1,13 +1,8 @@
-"""Merges into a state table: the rules, which are the same for the driver and for Spark.
-
-Spark takes over a second for any merge. The driver takes some milliseconds for a small one, but needs the rows in
-memory. Both write the same application transactions, so either can repeat a write that the other started.
-"""
+"""Merges of rows into a state table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,46 +12,15 @@ from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
 DELETED = "_deleted"  # column of a merge's source: true if the row's key is to be deleted
-_NEWER = (
-    "(source.log_id > target.log_id OR "
-    "(source.log_id = target.log_id AND source.record_offset >= target.record_offset))"
-)
 
 
 @dataclass(frozen=True)
 class Merge:
-    """The rules of a merge; conditions are Spark SQL."""
+    """The rules of a merge: insert new keys, update rows that differ, delete keys with `_deleted`."""
 
     schema: TableSchema
     newer_only: bool = False  # an older record never overwrites a newer one
     replace_where: str | None = None  # the source replaces all rows of the table that match, even newer ones
-
-    @property
-    def same_key(self) -> str:
-        """The condition that a row of the source and a row of the target have the same key."""
-        return " AND ".join(f"(target.{name} IS NOT DISTINCT FROM source.{name})" for name in self.schema.key)
-
-    @property
-    def deletes(self) -> str:
-        """The condition that deletes a matched row."""
-        return f"source.{DELETED} AND {_NEWER}" if self.newer_only else f"source.{DELETED}"
-
-    @property
-    def updates(self) -> str:
-        """The condition that updates a matched row: only if a value differs."""
-        changed = " OR ".join(f"(target.{name} IS DISTINCT FROM source.{name})" for name in self.schema.column_names)
-        newer = f" AND {_NEWER}" if self.newer_only else ""
-        return f"NOT source.{DELETED}{newer} AND ({changed})"
-
-    @property
-    def inserts(self) -> str:
-        """The condition that inserts a row whose key the target lacks."""
-        return f"NOT source.{DELETED}"
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Every column, taken from the source."""
-        return {name: f"source.{name}" for name in self.schema.column_names}
 
 
 @again_on_conflict

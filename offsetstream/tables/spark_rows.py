@@ -10,23 +10,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
-from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.plain_rows import flat_rows
 from offsetstream.tables.row_pieces import ROWS_AT_ONCE
 from offsetstream.tables.schema import ColumnSchema, TableSchema
 from offsetstream.tables.sql import quoted
-from offsetstream.tables.store import EVERY_ROW
 
 
-def replacing_rows(stored: DataFrame, source: DataFrame, merge: Merge) -> DataFrame:
-    """Return the source's rows that are not deleted, with the stored values of a user's columns added by key."""
-    rows, key = source.where(~F.col(DELETED)).drop(DELETED), merge.schema.key
-    users = [name for name in stored.columns if name not in merge.schema.column_names]
+def replacing_rows(stored: DataFrame, rows: DataFrame, where: str, schema: TableSchema) -> DataFrame:
+    """Return `rows`, which will replace stored rows, with the stored values of a user's columns added by key."""
+    users, key = [name for name in stored.columns if name not in schema.column_names], schema.key
     if not users:
         return rows
-    kept = stored.where(merge.replace_where or EVERY_ROW).select(*key, *map(quoted, users)).dropDuplicates([*key])
+    kept = stored.where(where).select(*key, *map(quoted, users)).dropDuplicates([*key])
     same = [F.col(f"source.{name}").eqNullSafe(F.col(f"kept.{name}")) for name in key]
-    columns = [*(f"source.{name}" for name in merge.schema.column_names), *(f"kept.{quoted(name)}" for name in users)]
+    columns = [*(f"source.{name}" for name in schema.column_names), *(f"kept.{quoted(name)}" for name in users)]
     return rows.alias("source").join(kept.alias("kept"), same, "left").select(*columns)
 
 

@@ -275,5 +275,8 @@ class SparkTables(ABC):
         """Append rows with all of our columns; skip this if the table already has the transaction."""
 
     @abstractmethod
-    def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge rows like `Snapshot.merge`, without its check of doubled keys; skip this like `append`."""
+    def replace(self, name: str, rows: DataFrame, where: str, transaction: Transaction) -> None:
+        """Replace all rows that match the condition by `rows`, which have our columns; skip this like `append`.
+
+        A row keeps the values of a user's columns.
+        """

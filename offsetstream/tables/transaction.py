@@ -17,10 +17,14 @@ from offsetstream.tables.store import Snapshot, Store, Transaction
 
 @dataclass(frozen=True)
 class BatchId:
-    """A micro-batch of a checkpoint. `batch_id` is -1 for a load, which is repeated and never skipped."""
+    """A micro-batch of a checkpoint. `batch_id` is -1 for a load, which is repeated and never skipped.
+
+    `has_more`: other writes of this batch to the same table follow. Until the last, the batch counts as not written.
+    """
 
     checkpoint_id: int
     batch_id: int
+    has_more: bool = False
 
     @property
     def version(self) -> int:
@@ -77,13 +81,14 @@ def is_done(table: Snapshot, batch: BatchId) -> bool:
 def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
     """Return the transaction for a write of the batch to the table.
 
-    A batch has a fixed transaction, so that its repetition is recognised and skipped. A load is never skipped: its
+    A batch has a fixed transaction, so that its repetition is recognised and skipped. While it has more writes, it has
+    that of the batch before. A load is never skipped: its
     version is the table's next one. It needs a transaction so that a job that lost the lease cannot finish a load: of
     two commits with the same app id from the same version, Delta fails the second. LeaseError if a later job has
     already written to the table.
     """
     if not batch.is_load:
-        return Transaction(app_id(table.name), batch.version)
+        return Transaction(app_id(table.name), batch.version - batch.has_more)
     last = table.transaction_version(load_app_id(table.name))
     if last is not None and last >> 32 > batch.checkpoint_id:
         raise LeaseError("another job has taken over the lease of these tables: this one stops")

@@ -11,8 +11,8 @@ from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables import engines
 from offsetstream.verify.records import disagreements, read_records
+from testkit.large import exceed_the_driver
 from testkit.waiting import SECONDS
 from tests.conformance.builder import classic, classic_member, commit
 from tests.kafka.jobs import JobRunner
@@ -64,8 +64,7 @@ def records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> GroupsRecords:
     if request.param == "large":
-        monkeypatch.setattr(engines, "SMALL_ROWS", 0)
-        monkeypatch.setattr(engines, "SMALL_LOAD", 0)  # Spark writes what the driver would otherwise write
+        exceed_the_driver(monkeypatch)
     create_topics(admin_client(own_kafka.bootstrap_server))
     commit_plainly(own_kafka.bootstrap_server, {"first": [TopicPartition("orders", 0, 1)]})  # creates the topic
     runner = JobRunner(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))

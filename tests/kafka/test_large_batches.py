@@ -14,11 +14,11 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.stream.apply import batch
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state import size
 from offsetstream.stream.state.state_tables import StateTables
-from offsetstream.tables.engines import MAX_SMALL_ROWS
+from offsetstream.tables.size import MAX_SMALL_ROWS
 from testkit.garbage import produce
 from testkit.member import member_of
 from tests.reliability.checked_job import CheckedJob
@@ -68,7 +68,7 @@ def test_a_batch_that_dies_is_applied_once(
     job: CheckedJob, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, owner: type[Any]
 ) -> None:
     """It dies before it writes the decoded history, the state, or the book."""
-    monkeypatch.setattr(size, "MAX_SMALL_ROWS", 100)
+    monkeypatch.setattr(batch, "MAX_SMALL_ROWS", 100)
     write_backlog(own_kafka.bootstrap_server, 500)
 
     def die(*_: Any, **__: Any) -> None:

@@ -23,9 +23,9 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import STATE_TABLES
+from testkit.large import exceed_the_driver
 from testkit.redpanda import redpanda_partition_for
 from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
@@ -92,17 +92,19 @@ def assert_readers_find(runner: JobRunner, offset: int) -> None:
         assert row["offsets_partition"] == homes(runner)[str(row["group"])]
 
 
-@pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
+@pytest.mark.parametrize("is_large", [False, True])
 def test_groups_placed_by_redpandas_rule_are_found(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
+    if is_large:
+        exceed_the_driver(monkeypatch)
     commit(kafka, 1, ["maker"])  # creates the topic
     write_as_redpanda(kafka, 5)
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
     by_redpanda = {group: redpanda_partition_for(group, FEW) for group in GROUPS}
     for offset in (5, 6):  # by the first load, then by a batch of the next job
         write_as_redpanda(kafka, offset)
-        runner.job(once=True, state_writes=engine).run()
+        runner.job(once=True).run()
         assert rule(runner) == "records"
         assert {group: home for group, home in homes(runner).items() if group != "maker"} == by_redpanda
         assert runner.said.getvalue().count("do not place groups by Kafka's hash") == 1
@@ -111,16 +113,18 @@ def test_groups_placed_by_redpandas_rule_are_found(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", [StateWrites.DRIVER, StateWrites.SPARK])
+@pytest.mark.parametrize("is_large", [False, True])
 def test_groups_are_found_before_and_after_brokers_learn_a_new_count(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, engine: StateWrites, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if is_large:
+        exceed_the_driver(monkeypatch)
     for name in ("SAMPLE_SECONDS", "PLACEMENT_SECONDS"):
         monkeypatch.setattr(live, name, 0.5)
     commit(kafka, 1)
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
     before, after = ({group: partition_for(group, count) for group in GROUPS} for count in (FEW, MORE))
-    with runner.running(state_writes=engine):
+    with runner.running():
         runner.await_(lambda: "Starting checkpoint" in runner.said.getvalue() and rule(runner) == "java")
         assert homes(runner) == before
         admin = admin_client(kafka.bootstrap_server)

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.errors import StoreFaultError
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.lookup import Lookup
 from testkit.processes import offsetstream, printed
 from testkit.tables import append_rows
@@ -152,12 +153,13 @@ def test_a_failed_load_is_reported_and_repeated(
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DriverStateWriter, "apply", fail)
-        with pytest.raises(OSError, match="No space left"):
+        patch.setattr(StateTables, "apply", fail)
+        with pytest.raises(StoreFaultError, match="A disk is full"):  # a job that has loaded nothing does not wait
             runner.run_once()
     assert dict(runner.rows("offsets_partitions", "offsets_partition", "load_state"))[7] == "FAILED"
     events = runner.rows("partition_events", "offsets_partition", "load_id", "event", "detail")
-    assert (7, before + 1, "load failed", "No space left on device") in events
+    (detail,) = (row[3] for row in events if row[:3] == (7, before + 1, "load failed"))
+    assert str(detail).startswith("A disk is full")
     assert commits(runner) == all_at(7)  # the old state, until a load is complete
     runner.run_once()
     assert commits(runner) == all_at(8)

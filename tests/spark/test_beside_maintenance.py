@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -31,6 +30,7 @@ OPTIMIZES = ["OPTIMIZE {table}", "OPTIMIZE {table} ZORDER BY ({column})"]
 OF_EACH_KIND = [write for write in WRITES if write.name in {"merge", "append", "events", "book"}]
 
 
+@pytest.mark.usefixtures("metastore")  # which SQL on a path asks, too
 @pytest.mark.parametrize("sql", OPTIMIZES)
 def test_driver_writes_survive_concurrent_spark_writes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
@@ -65,16 +65,11 @@ def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> Da
     return source.mapInArrow(beat, source.schema)
 
 
-@pytest.mark.parametrize(
-    ("replace_where", "left"), [(None, ["new", "new", "old"]), (in_partitions([1, 2]), ["new", "new", "old"])]
-)
-def test_spark_writes_survive_concurrent_delta_rs_writes(
-    spark: SparkSession, tables: PathStore, replace_where: str | None, left: list[str]
-) -> None:
+def test_spark_writes_survive_concurrent_delta_rs_writes(spark: SparkSession, tables: PathStore) -> None:
     WRITES[0].prepare(tables)
-    path, batch = tables.table("groups"), BatchId(1, 2 if replace_where is None else -1)
+    path = tables.table("groups")
     rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
-    TableWriter(spark, tables, StateWrites.SPARK).merge("groups", rows, batch, replace_where=replace_where)
+    TableWriter(spark, tables).replace("groups", rows, BatchId(1, -1), in_partitions([1, 2]))
     assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
     assert sorted(row["state"] for row in read_rows(snapshot_at(path))) == ["new", "new", "old"]
 
@@ -98,14 +93,15 @@ def operations(spark: SparkSession, table: str) -> list[str]:
     return [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
 
 
-def test_a_catalogs_merge_while_its_table_is_optimized(catalog: CatalogStore, spark: SparkSession) -> None:
+def test_a_catalogs_rows_are_replaced_while_its_table_is_optimized(catalog: CatalogStore, spark: SparkSession) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups"])
     WRITES[0].prepare(catalog)
     table = catalog.table("groups")
     path = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["location"].removeprefix("file:")
     rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
-    TableWriter(spark, catalog, StateWrites.SPARK).merge("groups", rows, BatchId(1, 2))
-    assert operations(spark, table)[:2] == ["MERGE", "OPTIMIZE"]
+    TableWriter(spark, catalog).replace("groups", rows, BatchId(1, -1), in_partitions([1, 2]))
+    assert operations(spark, table)[0] != "OPTIMIZE"
+    assert "OPTIMIZE" in operations(spark, table)
     assert WRITES[0].found(catalog) == WRITES[0].expected
 
 
@@ -150,15 +146,14 @@ def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
 
 
-def test_spark_merges_keep_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
+def test_spark_keeps_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
     WRITES[0].prepare(tables)
     table = f"delta.`{tables.table('groups')}`"
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
     spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
-    writer = TableWriter(spark, tables, StateWrites.SPARK)
-    for batch, replace_where in ((BatchId(1, 2), None), (BatchId(1, -1), in_partitions([0, 1, 2]))):
-        found = [{"offsets_partition": number, "group_id": "g", "state": str(batch.batch_id)} for number in (1, 2)]
-        rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
-        writer.merge("groups", rows, batch, replace_where=replace_where)
+    found = [{"offsets_partition": number, "group_id": "g", "state": "new"} for number in (1, 2)]
+    rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
+    for replaced, kept in (([1, 2], {0: "mine"}), ([0, 1, 2], {})):
+        TableWriter(spark, tables).replace("groups", rows, BatchId(1, -1), in_partitions(replaced))
         notes = {row["offsets_partition"]: row["note"] for row in read_rows(tables.open("groups"))}
-        assert notes == ({0: "mine"} if replace_where is None else {}) | {1: "mine", 2: None}
+        assert notes == kept | {1: "mine", 2: None}

@@ -19,9 +19,9 @@ from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state.columns import with_value_offsets
 from offsetstream.stream.state.size import collect
-from offsetstream.stream.state.spark_cells import with_value_offsets
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.names import STATE_TABLES
@@ -64,7 +64,7 @@ def frame(spark: SparkSession, logs: Logs) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RAW))
 
 
-def apply(spark: SparkSession, state: DriverStateWriter, logs: Logs, batch: BatchId, *, in_tasks: bool) -> None:
+def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *, in_tasks: bool) -> None:
     """Apply logs. `in_tasks`: reduce them in tasks first, as the job does in a load and in a large batch."""
     if in_tasks:
         with pass_over(frame(spark, logs), None, len(logs)) as passed:
@@ -107,7 +107,7 @@ def states(
     @cache
     def found(way: str, coordinator: Coordinator) -> State:
         tables, is_load, in_tasks = new_store(way, coordinator), way.startswith("load"), "small" not in way
-        state = DriverStateWriter(tables, coordinator, {}, {})
+        state = StateTables(tables, coordinator, {}, {})
         for number, part in enumerate(in_parts(logs, 1 if is_load else BATCHES)):
             apply(spark, state, part, BatchId(1, -1 if is_load else number), in_tasks=in_tasks)
         return by_partition(tables)
@@ -161,7 +161,7 @@ def test_random_logs_batch_by_batch(
     @given(found=lists, data=st.data())
     def check(found: list[History], data: st.DataObject) -> None:
         tables = new_tables(tmp_path / "tables")
-        state = DriverStateWriter(tables, coordinator, {}, {})
+        state = StateTables(tables, coordinator, {}, {})
         cuts = [_cuts(history, data) for history in found]
         for number in (*range(BATCHES), BATCHES - 1):
             parts = [consumed(h.between(cut[number], cut[number + 1])) for h, cut in zip(found, cuts, strict=True)]

@@ -19,12 +19,12 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.state_tables import StateTables
-from offsetstream.tables.engines import MAX_SMALL_ROWS, StateWrites
 from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.spark import PathSpark
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.size import MAX_SMALL_ROWS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -32,6 +32,7 @@ from offsetstream.verify.decoded import decoded_differences
 from offsetstream.verify.derivation import compare_derivation
 from offsetstream.verify.doubled_rows import doubled_rows
 from testkit.changes_model import difference
+from testkit.large import exceed_the_driver
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
 Way = Literal["small", "reduced", "large"]  # by the driver alone, with tasks that reduce the records, or by Spark
@@ -52,12 +53,11 @@ class Job:
     """One run of a job over the tables, starting from their recorded position."""
 
     def __init__(self, writer: TableWriter, way: Way, checkpoint_id: int, most_at_once: int = _MANY) -> None:
-        writer.state_writes = StateWrites.SPARK if way == "large" else StateWrites.DRIVER
-        self._is_reduced = way == "reduced"
+        self._way = way
         self.writer, self.tables = writer, writer.tables
         self.book = PartitionBook(self.tables, range(PARTITIONS))
         self.checkpoint_id, self._batches = checkpoint_id, 0
-        self.state = StateTables(writer, "new", self.book.log_ids, {})
+        self.state = StateTables(writer.tables, "new", self.book.log_ids, {})
         self.decoded_history = DecodedHistory(writer, self.book, {}, most_at_once)
         self.history = self._opened()
 
@@ -71,10 +71,14 @@ class Job:
         """Apply the new records as one batch that ends at `ends`."""
         batch = BatchId(self.checkpoint_id, self._batches)
         new = [r for r in records if r.record_offset >= self.book.next_offsets.get(r.offsets_partition, 0)]
-        reader = BatchReader(self.state, self.history, PARTITIONS, NO_FILTERS)
-        offsets = MAX_SMALL_ROWS + 1 if self._is_reduced else len(new)
-        with reader.read(frame(self.writer.spark, new), offsets, batch) as read, dying_before(dies_before):
-            assert (read.passed is not None) is (self._is_reduced or not self.state.may_use_driver)
+        reader = BatchReader(self.history, PARTITIONS, NO_FILTERS)
+        offsets = len(new) if self._way == "small" else MAX_SMALL_ROWS + 1
+        with (
+            large_if(self._way),
+            reader.read(frame(self.writer.spark, new), offsets, batch) as read,
+            dying_before(dies_before),
+        ):
+            assert (read.passed is not None) is (self._way != "small")
             die_at("records", dies_before)
             count = read.append_to(self.history, batch)
             self.decoded_history.append(read.records, read.size, ends, batch)
@@ -102,8 +106,9 @@ class Job:
         self.book.start_load(ends)
         self.book.write(batch)
         self.history = self._opened()
-        with pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS) as passed:
-            others, cells = (part.for_engine(self.state) for part in (passed.others, passed.cells))
+        passes = pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS)
+        with large_if(self._way), passes as passed:
+            others, cells = passed.others.fetched(), passed.cells.fetched()
             with dying_before(dies_before):
                 die_at("records", dies_before)
                 self.history.append_passed(passed, others, batch)()
@@ -115,6 +120,14 @@ class Job:
                     self.book.finish_load(number, 0, 0, 0)
                 self.book.write(batch)
         self.history = self._opened()
+
+
+@contextmanager
+def large_if(way: Way) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "large":
+            exceed_the_driver(patch)
+        yield
 
 
 def die_at(place: str, dies_before: str | None) -> None:

@@ -16,7 +16,7 @@ from offsetstream.codec import decode_records
 from offsetstream.stream.apply.history import History, history_positions
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import collect
+from offsetstream.stream.state.size import Records, collect
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
@@ -26,8 +26,9 @@ from offsetstream.tables.write import TableWriter
 from offsetstream.verify.ledger import ledger_differences
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
-Way = Literal["small", "large", "pass"]  # by the driver alone, by Spark, or in a pass over the log
-every_way = pytest.mark.parametrize("way", ["small", "large", "pass"])
+# By the driver alone, or in a pass over the log, of which group records stay in Spark if they are large.
+Way = Literal["small", "pass", "large"]
+every_way = pytest.mark.parametrize("way", ["small", "pass", "large"])
 LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
 BEFORE = datetime.now(UTC).date()
 
@@ -66,16 +67,15 @@ def append(
     spark: SparkSession,
     log: Iterable[Record],
     batch: BatchId,
-    way: Way = "large",
+    way: Way = "small",
 ) -> None:
     decoded = decode(frame(spark, log), PARTITIONS)
-    if way == "pass":
+    if way != "small":
         with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
-            history.append_passed(passed, collect(passed.others.decoded), batch)()
-    elif way == "small":
-        history.append_uncounted(collect(decoded), batch)()
+            others = passed.others.decoded
+            history.append_passed(passed, collect(others) if way == "pass" else others, batch)()
     else:
-        history.append_uncounted(decoded, batch)()
+        history.append_uncounted(collect(decoded), batch)()
 
 
 @every_way
@@ -140,11 +140,12 @@ def test_records_missing_from_an_interrupted_batch_are_found(
     starts, ends = dict.fromkeys(LOG_IDS, 0), dict.fromkeys(LOG_IDS, max(record.record_offset for record in log) + 1)
     hidden = [record for record in log if record not in given]
     assert any(positions[table_of(record)][2] > record.record_offset for record in hidden)
-    shown: Any = collect(decoded) if way == "small" else decoded
+    shown: Records = collect(decoded)
     written = None
-    if way == "pass":
+    if way != "small":
         with pass_over(frame(spark, log), history.of_commits(BatchId(2, 0)), PARTITIONS) as passed:
-            shown, written = collect(passed.others.decoded), passed.written
+            others, written = passed.others.decoded, passed.written
+            shown = collect(others) if way == "pass" else others
     assert history.lacks(shown, starts, ends, written) == {2}
     assert history.lacks(shown, ends, ends, written) == set()  # all records are applied
     assert History(writer, LOG_IDS, {}).lacks(shown, starts, ends, written) == set()  # it will be appended

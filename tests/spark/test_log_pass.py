@@ -1,6 +1,5 @@
 """A pass over the log in Spark: which rows reach the driver in the task reports."""
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -29,10 +28,3 @@ def test_incomplete_results_are_not_sent_to_the_driver(
     with pass_over(frame(spark, log), None, PARTITIONS) as passed:
         assert passed.cells.brought is None
         assert passed.cells.decoded.count() == passed.cells.size.rows > 0
-
-
-def test_no_rows_are_sent_unless_requested(spark: SparkSession) -> None:
-    with pass_over(frame(spark, random_log(3, 40)), None, PARTITIONS, brings_few=False) as passed:
-        assert passed.cells.brought is passed.others.brought is None
-    with pass_over(frame(spark, []), None, PARTITIONS, brings_few=False) as passed:
-        assert isinstance(passed.cells.brought, pa.Table)  # an empty pass starts no Spark job

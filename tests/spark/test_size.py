@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.apply.log_pass import CommitHistory, pass_over
 from offsetstream.stream.decode import decode
+from offsetstream.stream.state.columns import with_value_offsets
 from offsetstream.stream.state.size import Share, batch_size, by_partition, collect, collect_small, without_filtered
-from offsetstream.stream.state.spark_cells import with_value_offsets
-from offsetstream.tables.engines import MAX_SMALL_ROWS, SMALL_BYTES
 from offsetstream.tables.filters import Filters
+from offsetstream.tables.size import SMALL_BYTES
 from tests.spark.log import PARTITIONS, RAW
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -80,7 +80,6 @@ def test_a_value_above_its_share_is_read_unless_all_are_too_long(spark: SparkSes
     assert few.select(by_two.column_names).sort_by("record_offset").equals(by_two.sort_by("record_offset"))
     many = with_value_offsets(decode(_raw(spark, [long] * (SMALL_BYTES // len(long[4]) + 1)), PARTITIONS))
     assert collect_small(many, at_most) is None
-    assert collect_small(decoded, MAX_SMALL_ROWS + 1) is None
     decoded.unpersist()
 
 

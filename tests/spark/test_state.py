@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
@@ -10,22 +10,18 @@ from typing import Any, Literal
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state import driver_state
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state import state_tables
+from offsetstream.stream.state.columns import with_value_offsets
 from offsetstream.stream.state.size import batch_size, collect
-from offsetstream.stream.state.spark_cells import with_value_offsets
-from offsetstream.stream.state.spark_state import SparkStateWriter
 from offsetstream.stream.state.state_tables import StateTables
-from offsetstream.tables import engines
+from offsetstream.tables import size
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -35,40 +31,32 @@ from tests.spark.replay import STATE, Replay, difference
 
 LOGS = dict.fromkeys(range(PARTITIONS), 0)
 LOAD = BatchId(1, -1)
-AUTO, DRIVER, SPARK = StateWrites.AUTO, StateWrites.DRIVER, StateWrites.SPARK
-# The forced way, the limit of a small merge in rows, and the expected writer.
-CHOICES = [
-    (AUTO, engines.SMALL_ROWS, DRIVER),
-    pytest.param(AUTO, 0, SPARK, marks=pytest.mark.long),
-    pytest.param(SPARK, engines.SMALL_ROWS, SPARK, marks=pytest.mark.long),
-]
+SMALL = 5  # rows that a large batch in these tests may bring to the driver at once
 
 
 class CrashError(Exception):
     """Ends a job in the middle of a batch."""
 
 
-Way = Literal["small", "large"]  # by the driver alone, or by Spark
+Way = Literal["small", "large"]  # on the driver at once; or a load in tasks, a batch in portions
 both_ways = pytest.mark.parametrize("way", ["small", pytest.param("large", marks=pytest.mark.long)])
 
 
 @contextmanager
-def crash_at(table: str | None) -> Iterator[None]:
-    """Make both ways of writing die when they reach the table."""
+def crash_at(table: str | None, way: Way) -> Iterator[None]:
+    """Make a write die when it reaches the table. In portions, it is the second one that dies."""
+    calls = list[str]()
+
+    def merge_or_die(where: Any, name: str, *arguments: Any, **how: Any) -> None:
+        calls.append(name)
+        if name == table and (way == "small" or calls.count(name) > 1):
+            raise CrashError
+        merge_rows(where, name, *arguments, **how)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableWriter, "merge", _dying(TableWriter.merge, table))
-        patch.setattr(driver_state, "merge_rows", _dying(merge_rows, table))
+        patch.setattr(state_tables, "merge_rows", merge_or_die)
         with nullcontext() if table is None else pytest.raises(CrashError):
             yield
-
-
-def _dying(merge: Callable[..., None], table: str | None) -> Callable[..., None]:
-    def merge_or_die(where: Any, name: str, *arguments: Any, **how: Any) -> None:
-        if name == table:
-            raise CrashError
-        merge(where, name, *arguments, **how)
-
-    return merge_or_die
 
 
 def load(
@@ -80,67 +68,33 @@ def load(
     way: Way = "small",
 ) -> None:
     with pass_over(frame(writer.spark, records), None, PARTITIONS) as passed:
-        cells = passed.cells.decoded
-        if way == "small":
-            DriverStateWriter(writer.tables, coordinator, log_ids, {}).apply(
-                cells.toArrow(), LOAD, loaded=sorted(partitions)
-            )
-        else:
-            SparkStateWriter(writer, coordinator, log_ids, {}).apply(cells, LOAD, loaded=sorted(partitions))
+        cells, state = passed.cells.decoded, StateTables(writer.tables, coordinator, log_ids, {})
+        state.apply(cells.toArrow() if way == "small" else cells, LOAD, loaded=sorted(partitions))
 
 
 def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Record], batch: BatchId, way: Way) -> None:
     decoded = with_value_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
-    if way == "small":
-        DriverStateWriter(writer.tables, coordinator, LOGS, {}).apply(collect(decoded), batch)
-    else:
-        has_cells = batch_size(collect(decoded)).has_cells
-        SparkStateWriter(writer, coordinator, LOGS, {}).apply(decoded, batch, has_cells=has_cells)
+    state, collected = StateTables(writer.tables, coordinator, LOGS, {}), collect(decoded)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(size, "SMALL_ROWS", SMALL)
+        given = collected if way == "small" else decoded
+        state.apply(given, batch, has_cells=batch_size(collected).has_cells)
     decoded.unpersist()
-
-
-@pytest.mark.parametrize(("ways", "small_rows", "by"), CHOICES)
-def test_records_are_applied_by_the_driver_or_by_spark_as_chosen(
-    writer: TableWriter,
-    tables: PathStore,
-    monkeypatch: pytest.MonkeyPatch,
-    ways: StateWrites,
-    small_rows: int,
-    by: StateWrites,
-) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
-    monkeypatch.setattr(engines, "SMALL_LOAD", small_rows)
-    writer.state_writes = ways
-    log, state = random_log(1, 20), StateTables(writer, "new", LOGS, {})
-    decoded = with_value_offsets(decode(frame(writer.spark, log), PARTITIONS)).persist()
-    size = batch_size(collect(decoded))
-    assert 0 < size.size.rows == len(log)
-    held = state.for_engine(decoded, size.size)
-    assert isinstance(held, DataFrame) is (by is StateWrites.SPARK)
-    state.apply(held, BatchId(1, 0), has_cells=size.has_cells)
-    decoded.unpersist()
-    assert writer.merged_by == dict.fromkeys(STATE, by)
-    assert difference(tables, Replay("new").apply(log)) == {}
 
 
 @pytest.mark.parametrize(
-    ("coordinator", "way", "small_rows"),
+    ("coordinator", "way"),
     [
-        ("new", "small", 0),
-        ("classic", "small", 0),
-        ("new", "large", engines.SMALL_ROWS),
-        pytest.param("classic", "large", 5, marks=pytest.mark.long),
+        ("new", "small"),
+        ("classic", "small"),
+        ("new", "large"),
+        pytest.param("classic", "large", marks=pytest.mark.long),
     ],
 )
 def test_a_load_equals_a_replay(
-    writer: TableWriter,
-    tables: PathStore,
-    monkeypatch: pytest.MonkeyPatch,
-    coordinator: Coordinator,
-    way: Way,
-    small_rows: int,
+    writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator, way: Way
 ) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)  # a low limit: Spark merges, as in a load of a large topic
+    monkeypatch.setattr(state_tables, "_TASK_ROWS", 10)
     log = random_log(7, 60)
     load(writer, coordinator, log, range(PARTITIONS), way=way)
     assert difference(tables, Replay(coordinator).apply(log)) == {}
@@ -151,7 +105,7 @@ def test_a_load_equals_a_replay(
     [
         ("small", "new", ("groups", "group_cells", None, "member_assignments", "committed_offsets")),
         ("small", "classic", (None, "groups", "committed_offsets", "group_members")),
-        pytest.param("large", "new", ("groups",), marks=pytest.mark.nightly),
+        ("large", "new", ("groups",)),
         pytest.param("large", "classic", (None, "group_cells"), marks=pytest.mark.long),
     ],
 )
@@ -167,7 +121,7 @@ def test_interrupted_and_repeated_batches_equal_a_replay(
     for number, table in enumerate(crashes):
         records, log = cut(rng, log, 0.7 / len(crashes))
         if table is not None:
-            with crash_at(table):
+            with crash_at(table, way):
                 apply(writer, coordinator, records, batch, way)
         if number % 2:  # the job after the crash starts a checkpoint, and its first batch finds more records
             more, log = cut(rng, log, 0.5 / len(crashes))

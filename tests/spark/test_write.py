@@ -1,97 +1,27 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.tables import engines, write
-from offsetstream.tables.engines import StateWrites
+from offsetstream.tables import write
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
-from offsetstream.tables.transaction import BatchId, app_id, transaction_of
+from offsetstream.tables.transaction import BatchId, transaction_of
 from offsetstream.tables.write import TableWriter
 from testkit.waiting import SECONDS
 
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
 LOAD = BatchId(2, -1)
 OF_PARTITION_1 = "offsets_partition IN (1)"
-
-
-def states(tables: PathStore) -> dict[str, str]:
-    return {row["group_id"]: row["state"] for row in read_rows(tables.open("groups"))}
-
-
-@pytest.mark.parametrize(
-    ("way", "rows", "by"),
-    [("auto", 2, "driver"), ("auto", 3, "spark"), ("driver", 3, "driver"), ("spark", 1, "spark")],
-)
-def test_size_decides_who_merges_unless_forced(
-    spark: SparkSession, tables: PathStore, monkeypatch: pytest.MonkeyPatch, way: str, rows: int, by: str
-) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", 2)
-    writer = TableWriter(spark, tables, StateWrites(way))
-    names = [f"group-{number}" for number in range(rows)]
-    found = [{"offsets_partition": 1, "group_id": name, "state": "Empty"} for name in names]
-    source = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
-    writer.merge("groups", source, BatchId(1, 0))
-    assert writer.merged_by == {"groups": by}
-    assert sorted(states(tables)) == names
-    # Whoever merges, there is one commit.
-    (last,) = DeltaTable(tables.table("groups")).history(1)
-    assert str(last["engineInfo"]).startswith("delta-rs")
-
-
-@pytest.mark.parametrize("small_rows", [pytest.param(0, marks=pytest.mark.long), 2])
-def test_small_and_large_merges_give_the_same_rows(
-    spark: SparkSession,
-    writer: TableWriter,
-    tables: PathStore,
-    monkeypatch: pytest.MonkeyPatch,
-    small_rows: int,
-) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", small_rows)
-    columns = load_schema("groups").arrow
-
-    def merge(batch: BatchId, groups: dict[str, str], **how: Any) -> None:
-        rows = [{"offsets_partition": 1, "group_id": name, "state": state} for name, state in groups.items()]
-        writer.merge("groups", spark.createDataFrame(pa.Table.from_pylist(rows, schema=columns)), batch, **how)
-
-    assert not read_rows(tables.open("groups"))
-    merge(BatchId(1, 0), {"a": "Empty", "b": "Empty", "c": "Empty"})
-    merge(BatchId(1, 0), {"a": "Dead"})
-    assert states(tables) == {"a": "Empty", "b": "Empty", "c": "Empty"}
-    merge(BatchId(1, 1), {"a": "Stable", "d": "Empty"})
-    assert states(tables) == {"a": "Stable", "b": "Empty", "c": "Empty", "d": "Empty"}
-    merge(BatchId(1, -1), {"b": "Stable"}, replace_where=OF_PARTITION_1)
-    assert states(tables) == {"b": "Stable"}
-    assert DeltaTable(tables.table("groups")).transaction_version(app_id("groups")) == BatchId(1, 1).version
-    assert read_rows(tables.open("groups"))
-    assert [row.state for row in writer.rows("groups").collect()] == ["Stable"]
-
-
-def test_few_rows_of_many_bytes_are_merged_by_spark(
-    spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are not sent to the driver, whose memory they could exceed."""
-    monkeypatch.setattr(engines, "SMALL_BYTES", 10_000)
-    merged_by = []
-    for number, group_id in enumerate(["a", "g" * 32_767]):
-        row = {"offsets_partition": 1, "group_id": group_id, "state": "Empty"}
-        source = spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema("groups").arrow))
-        writer.merge("groups", source, BatchId(1, number))
-        merged_by.append(writer.merged_by["groups"])
-    assert merged_by == ["driver", "spark"]
-    assert states(tables) == {"a": "Empty", "g" * 32_767: "Empty"}
 
 
 def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, writer: TableWriter) -> None:
@@ -109,12 +39,14 @@ def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, wri
 def test_a_spark_write_started_before_the_fence_does_not_commit_after_it(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
-    monkeypatch.setattr(engines, "SMALL_ROWS", 0)
-
     def both() -> None:
-        for name, where in (("groups", writer.merge), ("group_records", writer.append)):
+        for name in ("groups", "group_records"):
             row = dict.fromkeys(load_schema(name).column_names) | {"offsets_partition": 1, "group_id": "g"}
-            where(name, spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema(name).arrow)), batch)
+            rows = spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema(name).arrow))
+            if name == "groups":
+                writer.replace(name, rows, batch, OF_PARTITION_1)
+            else:
+                writer.append(name, rows, batch)
 
     begun = {name: transaction_of(tables.open(name), batch) for name in ("groups", "group_records")}
     Checkpoint(spark, "unused", 3).shut_out_older(tables)

@@ -106,9 +106,9 @@ def test_a_sample_of_end_offsets_sends_few_requests(s3: S3Server, own_kafka: Emb
 def test_a_plain_path_is_the_local_disk(
     s3: S3Server, own_kafka: EmbeddedKafka, workload: Workload, tmp_path: Path
 ) -> None:
-    """Whatever Hadoop's default file system is; with Spark's merges, which go through Hadoop."""
+    """Whatever Hadoop's default file system is."""
     elsewhere = ("--conf", f"spark.hadoop.fs.defaultFS={s3.uri('')}")
-    options = (*s3.spark_options, *elsewhere, "--state-writes", "spark")
+    options = (*s3.spark_options, *elsewhere)
     job = StoredJob(own_kafka.bootstrap_server, str(tmp_path / "here"), tmp_path, options)
     job.once()
     workload.more()

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from offsetstream.progress import LINE_START, Progress
-from offsetstream.tables.engines import StateWrites
 
 
 def progress_to(out: io.StringIO, *, as_json: bool = False, on_terminal: bool = False) -> Progress:
@@ -45,38 +44,35 @@ def test_a_message_is_written_unchanged_on_one_line(on_terminal: bool) -> None:
 def test_a_load_writes_a_line_for_each_chunk() -> None:
     out = io.StringIO()
     with progress_to(out).load(50, 3_000_000) as loaded:
-        loaded(20, 2_000_000, {"groups": StateWrites.DRIVER})
-        loaded(30, 1_000_000, {}, 7)
+        loaded(20, 2_000_000)
+        loaded(30, 1_000_000, 7)
     assert [line for line in messages(out) if line.strip()] == [
         "Loading 50 offsets partitions: 3,000,000 offsets to read",
-        "20 of 50 offsets partitions loaded (+2,000,000 offsets, state by the driver)",
+        "20 of 50 offsets partitions loaded (+2,000,000 offsets)",
         "50 of 50 offsets partitions loaded (+1,000,000 offsets, 7 filtered)",
     ]
 
 
-def test_the_line_of_a_batch_names_who_merged_the_state() -> None:
-    out = io.StringIO()
-    progress = progress_to(out)
-    records = {"offset_commits": 12_000, "group_records": 0}
-    driver, by_spark = StateWrites.DRIVER, StateWrites.SPARK
-    progress.batch(7, records, 1.25, {"groups": driver, "committed_offsets": by_spark, "group_members": driver})
-    progress.batch(8, records, 1.25, {"groups": by_spark})
-    progress.batch(9, records, 1.25, {})
-    counts = "12,000 offset commits, 0 group records, 1.2 s"
-    assert messages(out) == [
-        f"Batch 7: {counts}, state by the driver (groups, group_members) and Spark (committed_offsets)",
-        f"Batch 8: {counts}, state by Spark",
-        f"Batch 9: {counts}",
-    ]
+@pytest.mark.parametrize(
+    ("to_go", "rest"), [(1_000_000, "5 s"), (19_000_000, "95 s"), (24_000_000, "2 min"), (10**10, "833 min")]
+)
+def test_a_batch_of_a_job_that_is_behind_says_how_long_it_will_be(to_go: int, rest: str) -> None:
+    out, as_json = io.StringIO(), io.StringIO()
+    for to, is_json in ((out, False), (as_json, True)):
+        progress_to(to, as_json=is_json).batch(7, {"offset_commits": 9}, 5.0, to_go=to_go, per_second=200_000)
+    line = f"Batch 7: 9 offset commits, 5.0 s; {to_go:,} offsets to go, {rest} at 200,000 a second"
+    assert messages(out) == [line]
+    found = json.loads(as_json.getvalue())
+    assert (found["message"], found["offsets_to_go"], found["seconds_to_go"]) == (line, to_go, to_go // 200_000)
 
 
 def test_json_lines_have_the_figures_of_their_message() -> None:
     out = io.StringIO()
     progress = progress_to(out, as_json=True, on_terminal=True)
     progress.say("a [bold]group[/bold] :smile: \x1b[31m\n" + "x" * 300)
-    progress.batch(7, {"offset_commits": 12_000}, 1.25, {"groups": StateWrites.DRIVER}, 3)
+    progress.batch(7, {"offset_commits": 12_000}, 1.25, 3)
     with progress.load(2, 50) as loaded:
-        loaded(2, 50, {})
+        loaded(2, 50)
     progress.warn("it retries")
     progress.error("it ends")
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -86,7 +82,7 @@ def test_json_lines_have_the_figures_of_their_message() -> None:
     assert lines == [
         {"message": "a [bold]group[/bold] :smile: \x1b[31m\n" + "x" * 300},
         {
-            "message": "Batch 7: 12,000 offset commits, 3 filtered, 1.2 s, state by the driver",
+            "message": "Batch 7: 12,000 offset commits, 3 filtered, 1.2 s",
             "batch_id": 7,
             "records": {"offset_commits": 12_000},
             "filtered": 3,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from offsetstream.stream.apply.decoded_history import DecodedHistory
@@ -16,28 +17,38 @@ from offsetstream.stream.apply.log_pass import LogPass, pass_over
 from offsetstream.stream.decode import Decoder
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.partitions.figures import offsets_to_go
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import ON_DISK, BatchSize, Records, Share, batch_size, without_filtered
-from offsetstream.stream.state.spark_cells import with_value_offsets
+from offsetstream.stream.state.columns import partition_number, with_value_offsets
+from offsetstream.stream.state.size import (
+    ON_DISK,
+    BatchSize,
+    Records,
+    Share,
+    batch_size,
+    collect_small,
+    without_filtered,
+)
 from offsetstream.stream.state.state_tables import StateTables
-from offsetstream.tables.engines import StateWrites
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.parallel import Step, running_alongside
+from offsetstream.tables.size import MAX_SMALL_ROWS
 from offsetstream.tables.transaction import BatchId
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch did: its records by kind, its duration in seconds, and who merged into each state table.
+    """What a batch did: its records by kind, and its duration in seconds.
 
-    `filtered`: the number of filtered records, which `records` does not count; None without filters.
+    `offsets`: the number of offsets, also of gaps. `to_go`: those that wait for the next batches. `filtered`: the
+    number of filtered records, which `records` does not count; None without filters.
     """
 
     batch_id: int
     records: dict[str, int]
     seconds: float
-    merged_by: dict[str, StateWrites]
+    offsets: int
+    to_go: int
     filtered: int | None = None
 
 
@@ -69,8 +80,7 @@ class BatchRecords:
 class BatchReader:
     """Reads batches. The Spark job that decodes a small batch brings it to the driver; tasks reduce a larger one."""
 
-    def __init__(self, state: StateTables, history: History, placed_by: int | None, filters: Filters) -> None:
-        self._state = state
+    def __init__(self, history: History, placed_by: int | None, filters: Filters) -> None:
         self._history = history
         self._placed_by = placed_by
         self._filters = filters
@@ -79,20 +89,23 @@ class BatchReader:
     @contextmanager
     def read(self, raw: DataFrame, offsets: int, batch: BatchId) -> Iterator[BatchRecords]:
         """Read raw records, which take up to this number of offsets. Tasks write files; only a commit adds these."""
-        decoded = with_value_offsets(self._decoder.decode(raw)).persist(ON_DISK)
-        try:
-            collected = self._state.collect_small(decoded, offsets)
-        finally:
-            decoded.unpersist()
-        if collected is not None:
+        if (collected := self._collected(raw, offsets)) is not None:
             kept, shares = without_filtered(collected)
             yield BatchRecords(kept, kept, batch_size(kept), shares)
             return
         commits = self._history.of_commits(batch) if self._history.keeps_records else None
-        brings_few = self._state.may_use_driver
-        with pass_over(raw, commits, self._placed_by, self._filters, brings_few=brings_few) as passed:
-            records, cells = (part.for_engine(self._state) for part in (passed.others, passed.cells))
-            yield BatchRecords(records, cells, passed.size, passed.shares, passed)
+        with pass_over(raw, commits, self._placed_by, self._filters) as passed:
+            yield BatchRecords(passed.others.fetched(), passed.cells.fetched(), passed.size, passed.shares, passed)
+
+    def _collected(self, raw: DataFrame, offsets: int) -> pa.Table | None:
+        """Return the decoded records on the driver; None if there may be too many, or if they are too long."""
+        if offsets > MAX_SMALL_ROWS:
+            return None
+        decoded = with_value_offsets(self._decoder.decode(raw)).persist(ON_DISK)
+        try:
+            return collect_small(decoded, offsets)
+        finally:
+            decoded.unpersist()
 
 
 class BatchWriter:
@@ -117,7 +130,7 @@ class BatchWriter:
         self._watch = watch
         self.checkpoint = checkpoint
         self._filters = filters
-        self._reader = BatchReader(state, history, book.placed_by, filters)
+        self._reader = BatchReader(history, book.placed_by, filters)
 
     def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
         """Apply the raw records of a micro-batch. Records that were applied before are skipped.
@@ -127,7 +140,6 @@ class BatchWriter:
         """
         started = time.monotonic()
         batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
-        self._state.merged_by.clear()
         starts, ends = self._book.next_offsets, self.checkpoint.end_offsets(batch_id)
         new = raw.where(f"record_offset >= {partition_number(starts, 0)}")
         offsets = sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
@@ -146,7 +158,11 @@ class BatchWriter:
         filtered = {number: share.filtered for number, share in read.shares.items() if share.filtered}
         self._book.advance(ends, incomplete, filtered)
         self._book.write(batch)
-        seconds, merged_by = time.monotonic() - started, dict(self._state.merged_by)
         return BatchReport(
-            batch_id, read.size.records, seconds, merged_by, sum(filtered.values()) if self._filters else None
+            batch_id,
+            read.size.records,
+            time.monotonic() - started,
+            offsets,
+            sum(map(offsets_to_go, self._book.rows.values())),
+            sum(filtered.values()) if self._filters else None,
         )

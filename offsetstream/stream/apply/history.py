@@ -109,15 +109,12 @@ class History:
                 found |= {log[0] for log in ranges if read.get(log[0], 0) > stored.get(log, 0)}
         return found
 
-    def append_uncounted(self, decoded: Records, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
+    def append_uncounted(self, decoded: pa.Table, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
         """Append the decoded records, and return the step that counts them.
 
         The step may run in parallel to what comes next. If the job dies before it, the next job counts the rows.
         """
         kept = [table for table in tables if table in self._kept]
-        if isinstance(decoded, DataFrame):
-            self._append_by_spark(kept, decoded, batch)
-            return partial(count_uncounted, self._writer.tables, kept, self._above, batch)
         return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
 
     def _append_by_spark(self, tables: Collection[str], decoded: DataFrame, batch: BatchId) -> None:

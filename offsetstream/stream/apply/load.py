@@ -114,12 +114,11 @@ class Loader:
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
-                self._state.merged_by.clear()
                 chunk = _take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
                 shares = self._load_chunk(chunk, history, batch).values()
                 filtered = sum(share.filtered for share in shares) if self._filters else None
-                loaded(len(chunk), offsets, self._state.merged_by, filtered)
+                loaded(len(chunk), offsets, filtered)
                 self._controls.metrics.filtered(filtered or 0)
                 # Compaction leaves gaps. Records cost time, gaps do not.
                 records = sum(share.records for share in shares)
@@ -165,12 +164,10 @@ class Loader:
         """
         commits = history.of_commits(batch) if history.keeps_records else None
         started = datetime.now(UTC)
-        brings_few = self._state.may_use_driver
-        passes = pass_over(raw, commits, self._book.placed_by, self._filters, brings_few=brings_few)
-        with passes as passed, self._writer.bulk():
+        with pass_over(raw, commits, self._book.placed_by, self._filters) as passed, self._writer.bulk():
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
-            records, cells = (part.for_engine(self._state) for part in (passed.others, passed.cells))
+            records, cells = passed.others.fetched(), passed.cells.fetched()
             history.append_passed(passed, records, batch)()
             self._report_undecodable(records)
             if history.keeps_records:

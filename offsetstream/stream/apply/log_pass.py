@@ -25,13 +25,13 @@ from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state.size import Records, collect
 from offsetstream.tables.arrow_rows import partition_numbers
-from offsetstream.tables.engines import SMALL_BYTES, Size
 from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.record_rows import decode_on_driver, with_history_columns
+from offsetstream.tables.size import SMALL_BYTES, Size
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
@@ -85,9 +85,11 @@ class Part:
     size: Size
     brought: pa.Table | None
 
-    def for_engine(self, state: StateTables) -> DataFrame | pa.Table:
-        """Return the records for the engine that will write them."""
-        return state.for_engine(self.decoded, self.size) if self.brought is None else self.brought
+    def fetched(self) -> Records:
+        """Return the records: on the driver if they fit into its memory, else in Spark."""
+        if self.brought is not None:
+            return self.brought
+        return collect(self.decoded) if self.size.fits_driver else self.decoded
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,12 @@ def pass_over(
     history: CommitHistory | None,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
-    *,
-    brings_few: bool = True,
 ) -> Iterator[LogPass]:
     """Pass over raw records in log order. `placed_by`: see `in_coordinator_partition`.
 
-    Filtered records only count in `shares`. With `brings_few`, small results are collected on the driver.
+    Filtered records only count in `shares`. Small results are collected on the driver.
     """
-    brought_bytes = _COLLECTED_BYTES // few_tasks(raw.sparkSession) if brings_few else 0
+    brought_bytes = _COLLECTED_BYTES // few_tasks(raw.sparkSession)
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reduce_log(batches, history, placed_by, filters, brought_bytes)

@@ -86,7 +86,7 @@ class Attempt:
         self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
         names = self._watch.topics.names
         self._state = StateTables(
-            self._writer, topic.coordinator, self._book.log_ids, names, lambda: self._book.placed_by is None
+            self._tables, topic.coordinator, self._book.log_ids, names, lambda: self._book.placed_by is None
         )
         most_at_once = settings.max_offsets_per_trigger
         self._decoded_history = DecodedHistory(self._writer, self._book, names, most_at_once)
@@ -230,6 +230,7 @@ class Attempt:
             self._placing,
             self._controls,
             refresh_seconds=self._refresh_seconds,
+            most_at_once=self._settings.max_offsets_per_trigger,
         )
 
     def _history(self, checkpoint: Checkpoint) -> History:

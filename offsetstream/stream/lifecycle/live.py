@@ -39,7 +39,10 @@ BATCH_SECONDS = 10.0  # for a batch to end that may wait for a lost leader
 
 
 class LiveStream:
-    """One streaming query with one checkpoint. A lock separates its batches from the tasks of the main loop."""
+    """One streaming query with one checkpoint. A lock separates its batches from the tasks of the main loop.
+
+    `most_at_once`: the maximum number of offsets in a batch.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class LiveStream:
         controls: Controls,
         *,
         refresh_seconds: float,
+        most_at_once: int,
     ) -> None:
         self._batches = batches
         self._loader = loader
@@ -63,6 +67,7 @@ class LiveStream:
         self._placing = placing
         self._controls = controls
         self._refresh_seconds = refresh_seconds
+        self._most_at_once = most_at_once
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(self._wait_for_turn, self._beat)
         self._triggered: tuple[str, int] | None = None  # what the query did at the last look
@@ -127,8 +132,14 @@ class LiveStream:
             self._batches_done += 1
             self._turns.give_back()
         self._has_new_files = True
+        is_behind = report.to_go >= self._most_at_once  # the next batch is full too
         self._controls.progress.batch(
-            report.batch_id, report.records, report.seconds, report.merged_by, report.filtered
+            report.batch_id,
+            report.records,
+            report.seconds,
+            report.filtered,
+            to_go=report.to_go if is_behind else 0,
+            per_second=report.offsets / report.seconds,
         )
         self._controls.metrics.batch(report.records, report.seconds, report.filtered or 0)
 

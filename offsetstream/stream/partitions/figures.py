@@ -14,7 +14,7 @@ from offsetstream.tables.names import UNLOADED
 def partition_figures(rows: Iterable[PartitionRow], max_transaction_timeout: timedelta) -> ReplayPosition:
     """Return the current figures. Records count up to the last stable offset that the job has seen."""
     now, found = datetime.now(UTC), list(rows)
-    behind = {row.offsets_partition: _behind(row) for row in found}
+    behind = {row.offsets_partition: offsets_to_go(row) for row in found}
     open_since = [row.last_stable_offset_since for row in found if row.last_stable_offset_since is not None]
     return ReplayPosition(
         by_state=Counter((row.load_state or UNLOADED).lower() for row in found),
@@ -27,7 +27,8 @@ def partition_figures(rows: Iterable[PartitionRow], max_transaction_timeout: tim
     )
 
 
-def _behind(row: PartitionRow) -> int:
+def offsets_to_go(row: PartitionRow) -> int:
+    """Return the number of offsets that the job has seen but not applied, up to the last stable offset."""
     applied = max(row.applied, row.log_start_offset or 0)
     return max(0, (row.last_stable_offset or 0) - applied)
 

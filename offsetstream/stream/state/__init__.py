@@ -1,1 +1,1 @@
-"""The two engines that write the state tables: Spark, and the driver for small batches."""
+"""The state tables: what records make of them, and how they are written."""

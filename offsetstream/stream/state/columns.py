@@ -32,6 +32,15 @@ def is_of(table: str) -> str:
     }[table]
 
 
+def with_value_offsets(decoded: DataFrame) -> DataFrame:
+    """Add the two columns that a pass over the log computes (log_pass.py), for single records."""
+    return decoded.selectExpr(
+        "*",
+        "CASE WHEN NOT is_tombstone THEN record_offset END AS value_offset",
+        "CASE WHEN is_tombstone THEN record_offset END AS tombstone_offset",
+    )
+
+
 def renamed(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """Add the columns `names` (new name: old name) to the rows."""
     return rows.selectExpr("*", *(f"{old} AS {new}" for new, old in names.items()))

@@ -16,8 +16,8 @@ from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import supported_timestamps
-from offsetstream.tables.engines import MAX_SMALL_ROWS, SMALL_BYTES, Size
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
+from offsetstream.tables.size import SMALL_BYTES, Size
 
 Records: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
 # For decoded records that are used more than once: with its raw bytes, a record may have megabytes.
@@ -85,6 +85,14 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
         shares[number] = Share(before.records + share.records, newest, filtered)
 
 
+def measured(decoded: DataFrame) -> Size:
+    """Return the size of decoded records in Spark."""
+    names = ("group_id", "topic", "metadata", *JSON_COLUMNS)
+    texts = " + ".join(f"coalesce(octet_length({name}), 0)" for name in names)
+    (row,) = decoded.selectExpr("count(*)", f"coalesce(sum({texts}), 0)").collect()
+    return Size(row[0], row[1])
+
+
 def by_partition(records: Records) -> dict[int, Share]:
     """Return the share of each offsets partition. The records may be raw or decoded."""
     if isinstance(records, DataFrame):
@@ -121,10 +129,8 @@ def collect_small(decoded: DataFrame, at_most: int) -> pa.Table | None:
     """Collect a batch of up to `at_most` records like `collect`, in the Spark job that reads it.
 
     Records that are longer than their share of the driver's memory come without their bytes. If the total is small
-    enough, a second job gets these. Return None if there may be too many records, or if they are too long.
+    enough, a second job gets these. Return None if they are too long.
     """
-    if at_most > MAX_SMALL_ROWS:
-        return None
     share = SMALL_BYTES // max(1, at_most)
     is_long = f"{_LENGTH} > {share}"
     names = ("value", "key_bytes", *JSON_COLUMNS)

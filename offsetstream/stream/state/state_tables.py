@@ -1,86 +1,163 @@
-"""Write the state tables with one of two engines: the choice, and their common interface."""
+"""Write the state tables: `rules.py` computes their rows, the store merges them.
+
+The driver applies a batch. If it is too large to do so at once, it takes some groups after the other. Loaded rows must
+replace the old ones in one commit, so tasks compute and write them if they are too many for the driver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.coordinator.reduction import GroupKey
+from offsetstream.stream.decode import few_tasks
 from offsetstream.stream.state.homes import find_homes
-from offsetstream.stream.state.size import Records, collect, collect_small
-from offsetstream.stream.state.spark_state import SparkStateWriter
-from offsetstream.tables.engines import Size, StateWrites, driver_reduces
-from offsetstream.tables.names import STATE_TABLES
+from offsetstream.stream.state.rules import StateRules
+from offsetstream.stream.state.size import ON_DISK, Records, collect, measured
+from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, with_constant_columns
+from offsetstream.tables.matching import with_all_columns
+from offsetstream.tables.merge import DELETED
+from offsetstream.tables.names import (
+    CELL_TABLES,
+    COMMITTED_OFFSETS,
+    DERIVED_TABLES,
+    GROUP_CELLS,
+    GROUPS,
+    STATE_TABLES,
+)
+from offsetstream.tables.parallel import Step, in_parallel
+from offsetstream.tables.row_keys import RowKeys, rows_without_keys
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.sql import in_partitions
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-Records_contra = TypeVar("Records_contra", contravariant=True)
-
-
-class StateWriter(Protocol[Records_contra]):
-    """An engine. Its steps:
-
-    1. Reduce the records to the last one of each cell, and merge these into the `CELL_TABLES`.
-    2. Find out which groups exist.
-    3. Derive the groups' rows, and replace their rows in the derived tables.
-    """
-
-    def apply(
-        self, decoded: Records_contra, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True
-    ) -> None:
-        """Apply decoded records with the columns `value_offset` and `tombstone_offset`.
-
-        `loaded`: partitions of which `decoded` has everything. Other rows of these are deleted, and all their groups
-        are derived again. Otherwise, only the groups of the records are derived. `has_cells`: whether there are records
-        other than offset commits.
-        """
+_GROUP = ("offsets_partition", "group_id")
+_CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
+# What one task of a load computes at once, beside the other tasks of its executor.
+_TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
+_ROWS_AT_ONCE = 10_000  # that a task returns in one Arrow batch
+_TABLE = "table"  # in a row that a task returns
+_SCHEMA = pa.unify_schemas(
+    [pa.schema([(_TABLE, pa.string())]), *(load_schema(name).arrow.remove_metadata() for name in STATE_TABLES)]
+)
 
 
 class StateTables:
-    """Apply records with the engine for their size.
+    """Apply decoded records with the columns `value_offset` and `tombstone_offset`, on the driver or in Spark.
 
     `coordinator`: new or classic (reference 5.9). `topic_names`: names by topic id; the mapping may grow.
-    `records_place`: whether the latest records decide the home partition of a group. `merged_by`: the engine of the
-    last merge into each table; clear it before the merges of interest.
+    `records_place`: whether the latest records decide the home partition of a group.
     """
 
     def __init__(
         self,
-        writer: TableWriter,
+        tables: Store,
         coordinator: Coordinator,
         log_ids: Mapping[int, int],
         topic_names: Mapping[str, str],
         records_place: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._writer = writer
+        self._tables = tables
+        self._rules = StateRules(coordinator == "classic", log_ids, topic_names)
         self._records_place = records_place
-        self.merged_by = writer.merged_by
-        self._driver: StateWriter[pa.Table] = DriverStateWriter(writer.tables, coordinator, log_ids, topic_names)
-        self._spark: StateWriter[DataFrame] = SparkStateWriter(writer, coordinator, log_ids, topic_names)
-
-    @property
-    def may_use_driver(self) -> bool:
-        """Whether the driver may process records itself."""
-        return self._writer.state_writes is not StateWrites.SPARK
-
-    def collect_small(self, decoded: DataFrame, at_most: int) -> pa.Table | None:
-        """Collect up to `at_most` decoded records on the driver in one job; None if tasks must reduce them first."""
-        return collect_small(decoded, at_most) if self.may_use_driver else None
-
-    def for_engine(self, decoded: DataFrame, size: Size) -> Records:
-        """Return the records for the engine that will write them: collect them on the driver if that is the one."""
-        return collect(decoded) if driver_reduces(self._writer.state_writes, size) else decoded
 
     def apply(self, decoded: Records, batch: BatchId, *, loaded: Sequence[int] = (), has_cells: bool = True) -> None:
-        """Apply decoded records; see `StateWriter.apply`. Update `merged_by`."""
-        if isinstance(decoded, DataFrame):
-            self._spark.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
+        """Apply decoded records.
+
+        `loaded`: partitions of which `decoded` has everything. All their rows are replaced. Otherwise, only rows of the
+        records' groups change. `has_cells`: whether there are records other than offset commits.
+        """
+        if not loaded:
+            for part, of_batch in _portions(decoded, batch):
+                self._apply(part, of_batch, has_cells=has_cells)
+        elif isinstance(decoded, DataFrame):
+            self._load_in_tasks(decoded, batch, in_partitions(loaded))
         else:
-            self._driver.apply(decoded, batch, loaded=loaded, has_cells=has_cells)
-            self.merged_by |= dict.fromkeys(STATE_TABLES, StateWrites.DRIVER)
+            self._load(decoded, batch, in_partitions(loaded))
         if self._records_place():
-            find_homes(self._writer.tables, BatchId(batch.checkpoint_id, -1))
+            find_homes(self._tables, BatchId(batch.checkpoint_id, -1))
+
+    def _apply(self, decoded: pa.Table, batch: BatchId, *, has_cells: bool) -> None:
+        reduced, existed = self._rules.reduce(decoded), set[GroupKey]()
+        merge = partial(merge_rows, self._tables, batch=batch, newer_only=True)
+        steps: list[Step] = [partial(merge, COMMITTED_OFFSETS, reduced.commits)]
+        if has_cells:
+            steps.append(partial(merge, GROUP_CELLS, reduced.cells))
+        steps.append(lambda: existed.update(self._groups_in(GROUPS, reduced.facts)))
+        in_parallel(steps)
+        touched = {key: own for key, own in reduced.facts.items() if own.is_touched or key not in existed}
+        if not touched:
+            return
+        with_offsets = self._groups_in(COMMITTED_OFFSETS, touched) if self._rules.is_classic else ()
+        exists = self._rules.exists(touched, existed, with_offsets)
+        rows = self._rules.derive(read_groups(self._tables, GROUP_CELLS, exists, _CELL), touched, exists)
+        in_parallel([partial(self._replace, name, rows[name], exists, batch) for name in DERIVED_TABLES])
+
+    def _groups_in(self, table: str, groups: Collection[GroupKey]) -> set[GroupKey]:
+        return group_keys(read_groups(self._tables, table, groups, _GROUP))
+
+    def _replace(self, name: str, derived: pa.Table, groups: Collection[GroupKey], batch: BatchId) -> None:
+        """Replace the rows of the groups with the derived rows."""
+        key, rows = load_schema(name).key, with_constant_columns(derived, {DELETED: False})
+        present = read_groups(self._tables, name, groups, key)
+        if present.num_rows:
+            gone = with_constant_columns(rows_without_keys(present, RowKeys(rows, key)), {DELETED: True})
+            rows = pa.concat_tables([rows, with_all_columns(gone, rows.schema)])
+        merge_rows(self._tables, name, rows, batch)
+
+    def _load(self, decoded: pa.Table, batch: BatchId, where: str) -> None:
+        rows = self._rules.load(decoded)
+        for names in (CELL_TABLES, DERIVED_TABLES):
+            replace_rows = partial(merge_rows, self._tables, batch=batch, replace_where=where)
+            in_parallel([partial(replace_rows, name, rows[name]) for name in names])
+
+    def _load_in_tasks(self, decoded: DataFrame, batch: BatchId, where: str) -> None:
+        writer = TableWriter(decoded.sparkSession, self._tables)
+        with _rows_from_tasks(self._rules.for_tasks(), decoded) as rows:
+            for names in (CELL_TABLES, DERIVED_TABLES):
+                steps = [partial(writer.replace, name, rows[name], batch, where) for name in names]
+                in_parallel(steps, inheritable_thread_target(writer.spark))
+
+
+def _portions(decoded: Records, batch: BatchId) -> Iterator[tuple[pa.Table, BatchId]]:
+    """Yield the records of a batch on the driver, with whole groups in each portion."""
+    if isinstance(decoded, pa.Table):
+        yield decoded, batch
+        return
+    count = measured(decoded).portions
+    for at in range(count):
+        portion = collect(decoded.where(f"pmod(hash({', '.join(_GROUP)}), {count}) = {at}"))
+        yield portion, replace(batch, has_more=at < count - 1)
+
+
+@contextmanager
+def _rows_from_tasks(rules: StateRules, decoded: DataFrame) -> Iterator[dict[str, DataFrame]]:
+    """Yield the rows of each state table for loaded records. Each task computes them for some whole groups."""
+    tasks = max(few_tasks(decoded.sparkSession), measured(decoded).parts(_TASK_ROWS, _TASK_BYTES))
+    groups = decoded.drop("key", "value", "key_bytes").repartition(tasks, *_GROUP)
+    found = groups.mapInArrow(partial(_load_groups, rules=rules), from_arrow_schema(_SCHEMA)).persist(ON_DISK)
+    try:
+        yield {
+            name: found.where(F.col(_TABLE) == name).select(*load_schema(name).column_names) for name in STATE_TABLES
+        }
+    finally:
+        found.unpersist()
+
+
+def _load_groups(batches: Iterable[pa.RecordBatch], rules: StateRules) -> Iterator[pa.RecordBatch]:
+    if not (given := list(batches)):
+        return
+    for name, rows in rules.load(pa.Table.from_batches(given)).items():
+        named = with_constant_columns(rows, {_TABLE: name})
+        yield from with_all_columns(named, _SCHEMA).to_batches(max_chunksize=_ROWS_AT_ONCE)

@@ -12,7 +12,8 @@ from offsetstream.errors import ConflictError, NoTableError, TablesError
 from offsetstream.tables.catalog_store import writes
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.store import CatalogStore
-from offsetstream.tables.merge import Merge
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.spark_rows import replacing_rows
 from offsetstream.tables.store import SparkTables, Transaction
 from offsetstream.tables.transaction import is_made
 
@@ -40,12 +41,13 @@ class CatalogSpark(SparkTables):
             with _original_errors():
                 writes.append(table, rows.withColumns(missing) if missing else rows, [transaction])
 
-    def merge(self, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-        """Merge a DataFrame (our columns and `_deleted`); skip this if the table already has the transaction."""
-        table = self._store.open(merge.schema.name)
+    def replace(self, name: str, rows: DataFrame, where: str, transaction: Transaction) -> None:
+        """Replace all rows that match the condition; skip this if the table already has the transaction."""
+        table = self._store.open(name)
         if not is_made(table, transaction):
             with _original_errors():
-                writes.merge_frame(table, source, merge, transaction)
+                complete = replacing_rows(table.frame, rows, where, load_schema(name))
+                writes.replace(table, where, complete, [transaction])
 
 
 @contextmanager

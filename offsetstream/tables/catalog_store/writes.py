@@ -21,7 +21,6 @@ from offsetstream.tables.matching import find_changes, with_all_columns, with_us
 from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import is_history, load_schema
-from offsetstream.tables.spark_rows import replacing_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Transaction
 
@@ -77,23 +76,6 @@ def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transacti
     frames = {False: to_frame(table, [changes.added]), True: to_frame(table, [deleted])}
     changed = reduce(DataFrame.union, (frame.withColumn(DELETED, F.lit(gone)) for gone, frame in frames.items()))
     _commit(table, CHANGES, transactions, lambda stamp: _merge(table, changed, key, stamp))
-
-
-def merge_frame(table: CatalogSnapshot, source: DataFrame, merge: Merge, transaction: Transaction) -> None:
-    """Merge a frame of any size (our columns and `_deleted`)."""
-    if merge.replace_where is not None:
-        replace(table, merge.replace_where, replacing_rows(table.frame, source, merge), [transaction])
-        return
-
-    def write(stamp: Stamp) -> None:
-        session = table.store.writer_session(table.name)
-        with stamp.on(session):
-            merging = DeltaTable.forName(session, table.table).alias("target")
-            into = merging.merge(source.alias("source"), merge.same_key).whenMatchedDelete(merge.deletes)
-            into = into.whenMatchedUpdate(merge.updates, merge.values)
-            into.whenNotMatchedInsert(merge.inserts, merge.values).execute()
-
-    _commit(table, CHANGES, [transaction], write)
 
 
 def _commit(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import click
 import pytest
@@ -21,7 +21,6 @@ from offsetstream.errors import UsageError
 from offsetstream.maintenance.settings import MaintenanceSettings
 from offsetstream.settings.schema import Setting, Settings, settings_of
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.engines import StateWrites
 from tests.unit.settings.support import EACH, SERVER, invoke, show, write
 
 JOB = Path(__file__).parents[3] / "streaming_jobs" / "materialize_offsets.py"
@@ -60,7 +59,6 @@ PRECEDENCE = [
         ["kminion", "kafka-exporter", "kminion"],
     ),
     ("log-format", '"json"', "text", ["--log-format", "json"], ["json", "text", "json"]),
-    ("state-writes", '"spark"', "driver", ["--state-writes", "auto"], ["spark", "driver", "auto"]),
     ("max-offsets-per-trigger", "3", "2", ["--max-offsets-per-trigger", "1"], [3, 2, 1]),
     ("max-silence", "0.5", "2", ["--max-silence", "inf"], [timedelta(seconds=30), timedelta(minutes=2), timedelta.max]),
     ("max-silence", "inf", "1e9", ["--max-silence", "0"], [timedelta.max, timedelta(minutes=1e9), timedelta(0)]),
@@ -204,12 +202,7 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFSETSTREAM_MAX_OFFSETS_PER_TRIGGER", "")  # is none, as the command has it
     monkeypatch.setenv("OFFSETSTREAM_PROPERTIES", '{"a": "b"}')  # is for programs only
     made = JobSettings.load(bootstrap_server=SERVER)
-    assert (made.max_offsets_per_trigger, made.properties) == (5_000_000, {})
-
-
-def test_state_writes_choices_match_the_implemented_ones() -> None:
-    (setting,) = [each for each in settings_of(JobSettings) if each.name == "state_writes"]
-    assert get_args(setting.type) == tuple(StateWrites)
+    assert (made.max_offsets_per_trigger, made.properties) == (1_000_000, {})
 
 
 @pytest.mark.parametrize("name", ["tables", "checkpoint"])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
 
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.stream.state import spark_derive as derive
-from offsetstream.stream.state.driver_derive import derived_tables, offsets_only_groups
-from offsetstream.tables import row_pieces, spark_rows
+from offsetstream.stream.state.rules import derived_tables, offsets_only_groups
+from offsetstream.tables import row_pieces
 from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.plain_rows import Rows, from_rows
@@ -85,30 +84,3 @@ def test_only_one_group_of_cells_is_in_memory() -> None:
     before = sum(isinstance(each, Cell) for each in gc.get_objects())
     derived_tables(group_cells(GROUPS), derive_counting)
     assert max(alive) - before <= 2
-
-
-def test_spark_workers_yield_rows_before_they_have_read_the_last_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_rows, "ROWS_AT_ONCE", 20)
-    taken = list[int]()
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for number, cell in enumerate(group_cells(GROUPS).to_pylist()):
-            taken.append(number)
-            place = {"offsets_partition": cell["offsets_partition"], "log_id": 0, "in_coordinator_partition": True}
-            yield pa.RecordBatch.from_pylist([{**place, "group_id": cell["group_id"], "exists": True, "cells": [cell]}])
-
-    given = derive._deriver(result_schema(), {})(batches())
-    assert next(given).num_rows == 2  # of ten rows each
-    assert len(taken) == 2
-    assert sum(batch.num_rows for batch in given) == len(GROUPS) - 2
-
-
-def result_schema() -> pa.Schema:
-    """The rows of a group for each derived table, as Spark's workers return them."""
-    shared = ("offsets_partition", "log_id", "in_coordinator_partition")
-    fields = [load_schema("groups").arrow.field(name) for name in shared]
-    for name in DERIVED_TABLES:
-        own = [field for field in load_schema(name).arrow if field.name not in shared]
-        in_ms = [pa.field(f"{f.name}_ms", pa.int64()) if pa.types.is_timestamp(f.type) else f for f in own]
-        fields.append(pa.field(name, pa.list_(pa.struct(in_ms))))
-    return pa.schema(fields)

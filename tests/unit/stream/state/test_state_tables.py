@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.stream.state.driver_state import DriverStateWriter
+from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import decode_on_driver
 from offsetstream.tables.small_tables import read_rows
@@ -74,7 +74,7 @@ def decoded(logs: Sequence[Sequence[LogRecord]]) -> pa.Table:
 @pytest.mark.parametrize("coordinator", BOTH)
 def test_random_batches(tables: PathStore, coordinator: Coordinator) -> None:
     logs = [consumed(history.batches) for history in random_histories(coordinator)]
-    state, pure = DriverStateWriter(tables, coordinator, {}, {}), [PureTables(coordinator) for _ in logs]
+    state, pure = StateTables(tables, coordinator, {}, {}), [PureTables(coordinator) for _ in logs]
     for number in range(BATCHES):
         parts = [log[len(log) * number // BATCHES : len(log) * (number + 1) // BATCHES] for log in logs]
         for _ in range(2):
@@ -89,7 +89,7 @@ def test_random_batches(tables: PathStore, coordinator: Coordinator) -> None:
 
 
 def test_a_member_that_replaces_another_is_the_only_one(tables: PathStore) -> None:
-    state = DriverStateWriter(tables, "new", {}, {})
+    state = StateTables(tables, "new", {}, {})
     for number, member in enumerate(("first", "second")):
         record = LogRecord(number, None, *classic(classic_member(member), group="g"))
         state.apply(decoded([[record]]), BatchId(1, number))
