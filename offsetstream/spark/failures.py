@@ -43,8 +43,8 @@ _DISK_FULL = "No space left on device"
 # How delta-rs, Hadoop, Spark and Python speak of a store that does not work now. An object store that denies access is
 # not among them, nor is a file that does not exist (error 2).
 _STORE_FAULT = re.compile(
-    r"Generic \w+ error|os error (?!2\b)\d|error sending request|Input/output error|Stale file handle|File too large"
-    r"|Disk quota exceeded|Read-only file system|SdkClientException"
+    r"Generic (?!DeltaTable)\w+ error|os error (?!2\b)\d|error sending request|Input/output error|Stale file handle"
+    r"|File too large|Disk quota exceeded|Read-only file system|SdkClientException"
     r"|fs\.s3a\.(?:AWSClientIO|AWSNoResponse|AWSStatus5|AWSService(?:IO|Throttled))"
 )
 _IO = r"java\.(?:io\.(?:EOF|IO)|net\.Socket)Exception\b"

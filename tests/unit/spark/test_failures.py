@@ -213,6 +213,11 @@ def test_a_store_that_does_not_work_now_may_be_tried_again(cluster: Cluster, err
 @pytest.mark.parametrize(
     "error",
     [
+        # with the cause, as delta-rs tells of a violated CHECK
+        TablesError(
+            "rows of the job violate a CHECK constraint of the table t; it has bad (a <= 1): Generic DeltaTable error: "
+            "External error: Invalid data found: 1 rows failed validation check."
+        ),
         TablesError("the tables are of another cluster"),
         TablesError("cannot read the table s3a://lake/t: AccessDenied: Access Denied."),
         ConflictError("the table t was written to meanwhile: … (os error 5)"),
