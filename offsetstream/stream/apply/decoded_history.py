@@ -20,10 +20,11 @@ from offsetstream.group_history.spans import Decoding, Span, Spans, spans_where
 from offsetstream.group_history.spark_changes import SparkChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.size import BatchSize, Records, Share
+from offsetstream.stream.state.columns import is_of
+from offsetstream.stream.state.size import BatchSize, Records, Share, collect
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets
-from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES
+from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, RECORDS
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -142,8 +143,10 @@ class DecodedHistory:
         }
         decoding = Decoding(spans, self._written, batch)
         stored = self._driver.size_of(decoding.of(is_stored=True))
-        if isinstance(records, pa.Table) and isinstance(cells, pa.Table) and stored.fits_driver:
-            self._driver.append_load(records, cells, decoding)
+        if isinstance(records, pa.Table) and stored.fits_driver:
+            # Each cell of a group is one of these records. So they fit too, even if those of commits do not.
+            final = cells if isinstance(cells, pa.Table) else collect(cells.where(is_of(RECORDS)))
+            self._driver.append_load(records, final, decoding)
         else:
             self._spark.append_load(self._in_spark(records), self._in_spark(cells), decoding)
         self._book.note_decoded({log[0]: span.end for log, span in spans.items()})

@@ -46,11 +46,9 @@ _GROUP = ("offsets_partition", "group_id")
 _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
 # What one task of a load computes at once, beside the other tasks of its executor.
 _TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
-_ROWS_AT_ONCE = 10_000  # that a task returns in one Arrow batch
-_TABLE = "table"  # in a row that a task returns
-_SCHEMA = pa.unify_schemas(
-    [pa.schema([(_TABLE, pa.string())]), *(load_schema(name).arrow.remove_metadata() for name in STATE_TABLES)]
-)
+_ROWS_AT_ONCE = 10_000
+# What tasks return: up to `_ROWS_AT_ONCE` rows of a table, as bytes. The JVM would need most of the time for the rows.
+_PACKED = pa.schema([("table", pa.string()), ("rows", pa.binary())])
 
 
 class StateTables:
@@ -146,11 +144,9 @@ def _rows_from_tasks(rules: StateRules, decoded: DataFrame) -> Iterator[dict[str
     """Yield the rows of each state table for loaded records. Each task computes them for some whole groups."""
     tasks = max(few_tasks(decoded.sparkSession), measured(decoded).parts(_TASK_ROWS, _TASK_BYTES))
     groups = decoded.drop("key", "value", "key_bytes").repartition(tasks, *_GROUP)
-    found = groups.mapInArrow(partial(_load_groups, rules=rules), from_arrow_schema(_SCHEMA)).persist(ON_DISK)
+    found = groups.mapInArrow(partial(_load_groups, rules=rules), from_arrow_schema(_PACKED)).persist(ON_DISK)
     try:
-        yield {
-            name: found.where(F.col(_TABLE) == name).select(*load_schema(name).column_names) for name in STATE_TABLES
-        }
+        yield {name: _unpacked(found, name) for name in STATE_TABLES}
     finally:
         found.unpersist()
 
@@ -159,5 +155,21 @@ def _load_groups(batches: Iterable[pa.RecordBatch], rules: StateRules) -> Iterat
     if not (given := list(batches)):
         return
     for name, rows in rules.load(pa.Table.from_batches(given)).items():
-        named = with_constant_columns(rows, {_TABLE: name})
-        yield from with_all_columns(named, _SCHEMA).to_batches(max_chunksize=_ROWS_AT_ONCE)
+        for at in range(0, rows.num_rows, _ROWS_AT_ONCE):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_table(rows.slice(at, _ROWS_AT_ONCE))
+            yield pa.RecordBatch.from_pylist([{"table": name, "rows": sink.getvalue().to_pybytes()}], _PACKED)
+
+
+def _unpacked(found: DataFrame, name: str) -> DataFrame:
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for rows in batch["rows"].to_pylist():
+                yield from pa.ipc.open_stream(rows)
+
+    return (
+        found.where(F.col("table") == name)
+        .select("rows")
+        .mapInArrow(unpack, from_arrow_schema(load_schema(name).arrow))
+    )
