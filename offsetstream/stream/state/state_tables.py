@@ -46,8 +46,8 @@ _GROUP = ("offsets_partition", "group_id")
 _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
 # What one task of a load computes at once, beside the other tasks of its executor.
 _TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
-_ROWS_AT_ONCE = 10_000
-# What tasks return: up to `_ROWS_AT_ONCE` rows of a table, as bytes. The JVM would need most of the time for the rows.
+# What tasks return: some rows of a table, as about so many bytes. The JVM would need most of the time for single rows.
+_PACKED_BYTES = 4 << 20
 _PACKED = pa.schema([("table", pa.string()), ("rows", pa.binary())])
 
 
@@ -155,10 +155,11 @@ def _load_groups(batches: Iterable[pa.RecordBatch], rules: StateRules) -> Iterat
     if not (given := list(batches)):
         return
     for name, rows in rules.load(pa.Table.from_batches(given)).items():
-        for at in range(0, rows.num_rows, _ROWS_AT_ONCE):
+        at_once = max(1, rows.num_rows * _PACKED_BYTES // max(1, rows.nbytes))
+        for at in range(0, rows.num_rows, at_once):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, rows.schema) as stream:
-                stream.write_table(rows.slice(at, _ROWS_AT_ONCE))
+                stream.write_table(rows.slice(at, at_once))
             yield pa.RecordBatch.from_pylist([{"table": name, "rows": sink.getvalue().to_pybytes()}], _PACKED)
 
 
