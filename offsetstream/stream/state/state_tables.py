@@ -116,9 +116,9 @@ class StateTables:
 
     def _load(self, decoded: pa.Table, batch: BatchId, where: str) -> None:
         rows = self._rules.load(decoded)
+        merge = partial(merge_rows, self._tables, batch=batch, replace_where=where)
         for names in (CELL_TABLES, DERIVED_TABLES):
-            replace_rows = partial(merge_rows, self._tables, batch=batch, replace_where=where)
-            in_parallel([partial(replace_rows, name, rows[name]) for name in names])
+            in_parallel([partial(merge, name, rows[name]) for name in names])
 
     def _load_in_tasks(self, decoded: DataFrame, batch: BatchId, where: str) -> None:
         writer = TableWriter(decoded.sparkSession, self._tables)
