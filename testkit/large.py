@@ -6,7 +6,7 @@ from offsetstream.stream.apply import log_pass
 from offsetstream.tables import size
 
 
-def exceed_the_driver(monkeypatch: pytest.MonkeyPatch, rows: int = 1) -> None:
-    """Have no more than `rows` rows fit the driver, and tasks bring none with their reports."""
-    monkeypatch.setattr(size, "SMALL_ROWS", rows)
+def exceed_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no more than one row fit the driver, and tasks bring none with their reports."""
+    monkeypatch.setattr(size, "SMALL_ROWS", 1)
     monkeypatch.setattr(log_pass, "_COLLECTED_BYTES", 0)

@@ -82,10 +82,11 @@ def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
     """Return the transaction for a write of the batch to the table.
 
     A batch has a fixed transaction, so that its repetition is recognised and skipped. While it has more writes, it has
-    that of the batch before. A load is never skipped: its
-    version is the table's next one. It needs a transaction so that a job that lost the lease cannot finish a load: of
-    two commits with the same app id from the same version, Delta fails the second. LeaseError if a later job has
-    already written to the table.
+    that of the batch before.
+
+    A load is never skipped: its version is the table's next one. It needs a transaction so that a job that lost the
+    lease cannot finish a load: of two commits with the same app id from the same version, Delta fails the second.
+    LeaseError if a later job has already written to the table.
     """
     if not batch.is_load:
         return Transaction(app_id(table.name), batch.version - batch.has_more)

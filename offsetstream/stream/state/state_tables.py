@@ -23,7 +23,7 @@ from offsetstream.stream.decode import few_tasks
 from offsetstream.stream.state.homes import find_homes
 from offsetstream.stream.state.rules import StateRules
 from offsetstream.stream.state.size import ON_DISK, Records, collect, measured
-from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, with_constant_columns
+from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, to_bytes, with_constant_columns
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import (
@@ -157,10 +157,7 @@ def _load_groups(batches: Iterable[pa.RecordBatch], rules: StateRules) -> Iterat
     for name, rows in rules.load(pa.Table.from_batches(given)).items():
         at_once = max(1, rows.num_rows * _PACKED_BYTES // max(1, rows.nbytes))
         for at in range(0, rows.num_rows, at_once):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, rows.schema) as stream:
-                stream.write_table(rows.slice(at, at_once))
-            yield pa.RecordBatch.from_pylist([{"table": name, "rows": sink.getvalue().to_pybytes()}], _PACKED)
+            yield pa.RecordBatch.from_pylist([{"table": name, "rows": to_bytes(rows.slice(at, at_once))}], _PACKED)
 
 
 def _unpacked(found: DataFrame, name: str) -> DataFrame:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from offsetstream.tables.arrow_rows import to_bytes
 from offsetstream.tables.catalog_store.errors import translated_errors, translated_parts
 
 SMALL_BYTES = 16 << 20  # of files; their rows need several times as much memory
@@ -32,7 +33,4 @@ def batches_of(frame: DataFrame, where: str, *, is_small: bool) -> pa.RecordBatc
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        yield pa.RecordBatch.from_pydict({"packed": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+        yield pa.RecordBatch.from_pydict({"packed": pa.array([to_bytes(batch)], pa.binary())})
