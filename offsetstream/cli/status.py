@@ -173,13 +173,15 @@ def _drop_repeated_reasons(rows: list[Row]) -> None:
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
-    statuses = view_rows(reader, "group_status", {"group_id": group})  # first: time_lag reuses what this defines
+    # First, since time_lag reuses what this defines. And rows are fetched before more is defined: DuckDB binds a
+    # relation again after that, which takes longer than to read few rows.
+    statuses = fetch_sorted(view_rows(reader, "group_status", {"group_id": group}))
     waits = view_rows(reader, "time_lag", {"group_id": group}).aggregate(
         """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
            min(sampled_at) AS oldest, max(sampled_at) AS newest"""
     )
     times = {row[0]: row[1:] for row in waits.fetchall()}
-    rows = [_row(row, times) for row in fetch_sorted(statuses)]
+    rows = [_row(row, times) for row in statuses]
     return sorted(rows, key=lambda row: (-_RANK[row["verdict"]], -(row["total_lag"] or 0), row["group"]))
 
 

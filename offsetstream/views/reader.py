@@ -37,10 +37,9 @@ FROM "stored offset_commits" WHERE record_timestamp >= {since}
 UNION ALL FROM "stored offset_commits" SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
   WHERE record_timestamp < {since}"""
 # A group may be assigned a partition that it never committed, by the id of a topic that was renamed.
-_OF_TOPICS = """
-FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (
-  FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
-  UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic)"""
+_TOPICS = """
+FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
+UNION FROM member_assignments JOIN topics USING (topic_id) SELECT topics.topic"""
 INSTANT = "give --at 10m or --at 03:00, in Python at='10m' or a datetime with a time zone"
 _TYPES = {"STRING": "VARCHAR", "BINARY": "BLOB", "TIMESTAMP": "TIMESTAMPTZ"}
 
@@ -223,7 +222,8 @@ class ViewReader:
         """Return the query for the rows of topics that the groups commit or are assigned."""
         for table in ("offset_commits", "member_assignments", "topics"):
             self.define_table(table)
-        return _OF_TOPICS.format(query=query)
+        self.define("topics of groups", _TOPICS, kept=True)  # views read it often
+        return f"FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (FROM \"topics of groups\")"
 
 
 def _is_table(name: str) -> bool:

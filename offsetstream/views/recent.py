@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 RECENT_VIEWS = frozenset({"time_lag", "group_status_partitions"})
-STORED_VIEWS = frozenset({"waiting_commits"})  # rows are stored: samples and statuses both read them
+# Their rows are stored: others read them several times, and DuckDB would plan each of these again.
+STORED_VIEWS = frozenset({"freshness", "partition_ends", "waiting_commits"})
 _BY_COMMITS = "group_status_partitions"  # needs the group's last commits, which are slow to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")
 _MOST = 999_999  # upper limit of DuckDB's arg_max
