@@ -1,8 +1,12 @@
-"""The number of Hypothesis examples: few for daily runs, many more for nightly ones."""
+"""How many examples a test takes: few at each change, more in the long tests and at night."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 MORE = float(os.environ.get("OFFSETSTREAM_TEST_EXAMPLES", "1"))
 
@@ -10,3 +14,8 @@ MORE = float(os.environ.get("OFFSETSTREAM_TEST_EXAMPLES", "1"))
 def examples(count: int) -> int:
     """Return the number of examples for a test that draws `count` of them in a daily run."""
     return max(1, round(count * MORE))
+
+
+def seeds(at_each_change: Sequence[int], in_long_tests: Sequence[int]) -> list[Any]:
+    """Return the values of a parameter that only chooses another random example."""
+    return [*at_each_change, *(pytest.param(each, marks=pytest.mark.long) for each in in_long_tests)]

@@ -105,7 +105,7 @@ def test_a_load_equals_a_replay(
     [
         ("small", "new", ("groups", "group_cells", None, "member_assignments", "committed_offsets")),
         ("small", "classic", (None, "groups", "committed_offsets", "group_members")),
-        ("large", "new", ("groups",)),
+        pytest.param("large", "new", ("groups",), marks=pytest.mark.long),
         pytest.param("large", "classic", (None, "group_cells"), marks=pytest.mark.long),
     ],
 )

@@ -153,12 +153,10 @@ def test_status_and_lag_agree_on_how_long_messages_wait(run: Run, world: Path) -
 @pytest.mark.parametrize(
     ("fail_on", "group_id", "code"),
     [
-        ("WARN", "group-10", 4),
         ("ERR", "group-10", 4),
         ("never", "group-10", 0),
         ("WARN", "group-9", 4),
         ("ERR", "group-9", 0),
-        ("WARN", "group-7", 0),
     ],
 )
 def test_fail_on_sets_which_levels_fail(run: Run, world: Path, fail_on: str, group_id: str, code: int) -> None:

@@ -31,7 +31,7 @@ def model(history: History, coordinator: Coordinator) -> dict[str, Any]:
 
 @pytest.mark.parametrize("coordinator", BOTH)
 def test_reduced_batches_equal_a_replay(coordinator: Coordinator) -> None:
-    @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
     @given(history=valid_histories(coordinator), data=st.data())
     def check(history: History, data: st.DataObject) -> None:
         records = consumed(history.batches)
