@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import compress
 from typing import Any
 
 import click
 
 from offsetstream.cli.age import AGE, Age
+from offsetstream.cli.answers import at_option, fetch_sorted, open_reader, table_of
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import warn_if_loading
+from offsetstream.cli.messages import print_line
+from offsetstream.cli.missing import no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column, RereadParts
+from offsetstream.cli.times import capitalized
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 
@@ -39,6 +45,7 @@ _READ = ("group_id", "group_type", "protocol_type", "member_count", *_UNCHANGED)
 Examples:
   offsetstream groups list
   offsetstream groups list --type Consumer --state Stable
+  offsetstream groups list --at 03:00
   offsetstream groups list --output json --file groups.json""",
 )
 @config_option("groups.list")
@@ -56,33 +63,65 @@ Examples:
     type=click.Choice(_TYPES, case_sensitive=False),
     help="Show only groups of this type (repeatable; default: all).",
 )
+@at_option
 @max_age_option
 @tables_option
 @output_options
 def list_groups(
-    state: tuple[str, ...], group_type: tuple[str, ...], max_age: float | None, tables: str, **options: Any
+    *,
+    state: tuple[str, ...],
+    group_type: tuple[str, ...],
+    at: datetime | None,
+    max_age: float | None,
+    tables: str,
+    **options: Any,
 ) -> None:
-    """List groups with their type and state."""
-    output = output_of(options)
+    """List groups with their type and state, now or at a past time."""
+    output, chosen = output_of(options), {"state": state, "group_type": group_type}
+    if at is not None:
+        _list_at(output, tables, at, max_age, chosen)
+        return
     lookup = Lookup(store_at(tables))
     warn_if_loading(lookup, None)
     age = Age.of_tables(lookup.store, max_age)
     age.warn()
 
-    def parts() -> Iterator[dict[str, list[Any]]]:
+    def parts() -> Iterator[dict[str, Sequence[Any]]]:
         is_current = Current()
         for part in lookup.parts("groups", _READ, order=COPIES_IN_ORDER):
             wanted = is_current.of(part) if output.is_text else [True] * len(part["group_id"])
-            for chosen, values in ((state, part["state"]), (group_type, part["group_type"])):
-                if chosen:
-                    wanted = [so_far and value in chosen for so_far, value in zip(wanted, values, strict=True)]
-            yield {name: list(compress(values, wanted)) for name, values in age.columns(_listed(part)).items()}
+            yield age.columns(_listed(part, wanted, chosen))
 
     closing = age.line_if_old(lookup.store) if output.is_text else None
     output.table(_LIST, RereadParts(parts), closing=closing)
 
 
-def _listed(part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+def _list_at(
+    output: Output, tables: str, at: datetime, max_age: float | None, chosen: Mapping[str, Sequence[str]]
+) -> None:
+    """List the groups as they were at a past time."""
+    reader = open_reader(tables, at, max_age=max_age)
+    age, found = Age.of(reader), fetch_sorted(table_of(reader, "groups", {}), "group_id")
+    age.warn()
+    part = {name: [row[name] for row in found] for name in _READ}
+    shown = age.columns(_listed(part, [True] * len(found), chosen))
+    closing = f"{capitalized(age.as_of_text(reader.store))}.{unknown_text(reader)}"
+    nothing = no_history_messages(reader, found, (), at)
+    if not (nothing and output.is_text):
+        output.table(_LIST, RereadParts(lambda: iter([shown])), closing=closing)
+    for message in nothing:
+        print_line(f"Error: {message}")
+        click.get_current_context().exit(1)
+
+
+def _listed(
+    part: Mapping[str, Sequence[Any]], wanted: Sequence[bool], chosen: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[Any]]:
+    """Return the columns of the wanted groups that have one of the chosen values of each column (none: any)."""
+    for name, values in chosen.items():
+        if values:
+            wanted = [so_far and value in values for so_far, value in zip(wanted, part[name], strict=True)]
+    part = {name: list(compress(values, wanted)) for name, values in part.items()}
     types = part["group_type"]
     # Brokers list newer types under a protocol type of the same name.
     newer = {group_type: group_type.lower() for group_type in set(types)} | {"Classic": None}

@@ -26,6 +26,7 @@ from tests.unit.cli.test_hostile_ids import is_harmless
 END, THEN, THEN_HOSTILE = "2026-01-05T10:40Z", "2026-01-05 10:20", "2026-01-05"
 COMMANDS = (
     ("groups", "status", "--at", END),
+    ("groups", "list", "--at", THEN),
     ("groups", "rebalances", "--since", THEN),
     ("groups", "history", "--since", THEN),
     ("groups", "describe", "--all-groups", "--at", THEN),
@@ -90,7 +91,9 @@ def test_rows_have_their_age(run: Run, world: Path, command: tuple[str, ...]) ->
         assert row["stale"] is False, row
 
 
-@pytest.mark.parametrize("command", [("groups", "status"), ("lag", "--all-groups"), ("offsets", "list")], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [("groups", "list"), ("groups", "status"), ("lag", "--all-groups"), ("offsets", "list")], ids=" ".join
+)
 def test_exit_code_1_where_nothing_is_known_of_all_groups(run: Run, world: Path, command: tuple[str, ...]) -> None:
     shown = run(*command, "--at", "2026-01-04", tables=world)
     assert shown.exit_code == 1
