@@ -28,7 +28,9 @@ from offsetstream.tables.damage import Damage
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import last_checkpoint_id
 from offsetstream.verify.repair import Repair, damaged_records, find_damage, remedy
 
 _COLUMNS = (
@@ -123,7 +125,10 @@ def _repair(store: Store, bootstrap_server: str | None, properties: dict[str, st
                 )
             cluster = Cluster(bootstrap_server, properties)
             require_cluster(store, cluster.cluster_id())
-        losses = Repair(store, damage, cluster, properties, create, print_line).run()
+        whole = all_schemas().keys() - damage.keys()
+        checkpoint_id = max(lease.found.checkpoint_id, last_checkpoint_id(store, whole)) + 1
+        lease.use_checkpoint(checkpoint_id, None)  # the next job continues no older checkpoint
+        losses = Repair(store, damage, cluster, properties, create, checkpoint_id, print_line).run()
     for loss in losses:
         print_line(f"Offsets partition {loss.log[0]}: {loss}")
     print_line("Repaired. Start the job: it fills what is missing")

@@ -93,8 +93,8 @@ class Lease:
         if not updated:
             raise LeaseError(_JUST_TAKEN)
 
-    def use_checkpoint(self, checkpoint_id: int, location: str) -> None:
-        """Write this job's checkpoint into the lease."""
+    def use_checkpoint(self, checkpoint_id: int, location: str | None) -> None:
+        """Write this job's checkpoint into the lease; no location: the next job continues none."""
         self._update(lambda _: {"checkpoint_id": checkpoint_id, "checkpoint_location": location})
 
     def heartbeat(self) -> LeaseRow:

@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 from offsetstream.errors import LeaseError
+from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.schema import HISTORY_DAY, all_schemas
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
@@ -51,6 +52,21 @@ def load_app_id(table: str) -> str:
     return f"offsetstream/{table}/load"
 
 
+def anew_app_id(table: str) -> str:
+    """Return the app id which marks that the table was made anew, as the batch of the same version."""
+    return f"offsetstream/{table}/anew"
+
+
+@again_on_conflict
+def shut_out_older(tables: Store, name: str, batch: BatchId, *, is_anew: bool = False) -> None:
+    """Commit an empty write to the table. After it, no job with an older checkpoint can write to it.
+
+    `is_anew`: the table was made anew. It still counts as one that no job has written.
+    """
+    apps = (app_id, load_app_id, *((anew_app_id,) if is_anew else ()))
+    tables.open(name).commit_nothing(*(Transaction(app(name), batch.version) for app in apps))
+
+
 def last_checkpoint_id(tables: Store, names: Iterable[str] | None = None) -> int:
     """Return the greatest checkpoint id in any table (or of `names`), 0 if there is none.
 
@@ -60,11 +76,16 @@ def last_checkpoint_id(tables: Store, names: Iterable[str] | None = None) -> int
 
 
 def batch_versions(tables: Store, names: Iterable[str] | None = None) -> dict[str, int | None]:
-    """Return the version of the last batch of each table (or of `names`); None if no job has written it."""
-    return {
-        name: tables.open(name).transaction_version(app_id(name))
-        for name in (all_schemas() if names is None else names)
-    }
+    """Return the version of the last batch of each table (or of `names`).
+
+    It is None if no job has written the table, or not since it was made anew.
+    """
+    return {name: _batch_version(tables.open(name)) for name in (all_schemas() if names is None else names)}
+
+
+def _batch_version(table: Snapshot) -> int | None:
+    version = table.transaction_version(app_id(table.name))
+    return None if version == table.transaction_version(anew_app_id(table.name)) else version
 
 
 def is_made(table: Snapshot, transaction: Transaction) -> bool:

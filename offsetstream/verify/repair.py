@@ -8,7 +8,7 @@ and an event of the offsets partition, name it. Each step can be repeated after 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +41,7 @@ from offsetstream.tables.small_tables import insert_rows, read_rows, rows_per_pa
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.tally import Entry, Log
-from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, transaction_of
+from offsetstream.tables.transaction import BatchId, app_id, batch_versions, shut_out_older, transaction_of
 from offsetstream.verify.doubled_rows import some_at_a_time
 from offsetstream.verify.filtered import filtered_records, filters_of
 from offsetstream.verify.ledger import counts_by_day
@@ -112,7 +112,8 @@ class Repair:
     """Repairs the damaged tables in `damage`, as their only writer. `say` gets a line about each step.
 
     `cluster` and its `properties` serve to read the topic; None if no history of records is damaged. `create` creates
-    missing tables.
+    missing tables. `checkpoint_id`: greater than that of each job before, which may only stand still. If it goes on,
+    it can write no more.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Repair:
         cluster: Cluster | None,
         properties: Mapping[str, str],
         create: Callable[[Collection[str]], None],
+        checkpoint_id: int,
         say: _Say,
     ) -> None:
         self._tables = tables
@@ -131,15 +133,16 @@ class Repair:
         self._create = create
         self._say = say
         self._records = damaged_records(damage)
-        self._batch = BatchId(0, -1)
+        self._batch = BatchId(checkpoint_id, -1)
 
     def run(self) -> list[Loss]:
         """Repair all, and return what is lost."""
+        self._shut_out_older(all_schemas().keys() - self._damage.keys())
         self._make_anew([name for name in self._damage if name in MADE_ANEW])
         for name in self._damage:
             if name not in MADE_ANEW:
                 self._keep_readable(name)
-        self._batch = BatchId(last_checkpoint_id(self._tables), -1)
+                self._shut_out_older([name])
         if self._cluster is None:
             return []
         if OFFSETS_PARTITIONS in self._damage:  # it says up to where each log is applied
@@ -162,11 +165,19 @@ class Repair:
                 self._correct(name)
         return losses
 
+    def _shut_out_older(self, names: Iterable[str]) -> None:
+        """Let no job with an older checkpoint write to the tables, except to those that no job has written."""
+        for name, version in batch_versions(self._tables, names).items():
+            if version is not None:
+                shut_out_older(self._tables, name, self._batch)
+
     def _make_anew(self, names: Collection[str]) -> None:
         for name in names:
             if (folder := self._tables.folder(name)) is not None:
                 self._say(f"{name}: moved to {folder.set_aside()}; the next job fills it again")
         self._create(names)
+        for name in names:
+            shut_out_older(self._tables, name, self._batch, is_anew=True)
 
     def _keep_readable(self, name: str) -> None:
         folder = self._tables.folder(name)
@@ -181,9 +192,7 @@ class Repair:
 
     def _fill(self, name: str, rows: Iterator[pa.Table]) -> None:
         """Write all rows of a table in one commit, so that it counts as a table that a job has written."""
-        whole = all_schemas().keys() - self._damage.keys()
-        made = Transaction(app_id(name), BatchId(last_checkpoint_id(self._tables, whole), -1).version)
-        self._tables.open(name).replace(EVERY_ROW, rows, made)
+        self._tables.open(name).replace(EVERY_ROW, rows, Transaction(app_id(name), self._batch.version))
 
     def _get_back(self, cluster: Cluster) -> dict[str, int]:
         """Append the records that the topic has and the damaged histories lack; return their number by table."""

@@ -18,15 +18,14 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import EnvironmentNotReadyError, StoreFaultError, first_line
 from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, load_app_id
+from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, shut_out_older
 
 LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
 WHOSE = "tables"  # a file next to Spark's: the id of the table LAST_WRITTEN
@@ -121,8 +120,8 @@ class Checkpoint:
 
     def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table. After it, no job with an older checkpoint can write."""
-        version = BatchId(self.checkpoint_id, -1).version
-        in_parallel([partial(_shut_out, tables, name, version) for name in all_schemas()])
+        batch = BatchId(self.checkpoint_id, -1)
+        in_parallel([partial(shut_out_older, tables, name, batch) for name in all_schemas()])
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)
@@ -175,12 +174,6 @@ class Checkpoint:
 
 def _noted(partitions: Collection[int]) -> str:
     return json.dumps(sorted(partitions))
-
-
-@again_on_conflict
-def _shut_out(tables: Store, name: str, version: int) -> None:
-    transactions = (Transaction(app, version) for app in (app_id(name), load_app_id(name)))
-    tables.open(name).commit_nothing(*transactions)
 
 
 def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint | None:

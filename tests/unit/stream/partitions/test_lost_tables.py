@@ -2,21 +2,26 @@
 
 import shutil
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.lost_tables import is_ledger_lost, repair_lost_tables
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.tables.create import create_tables
+from offsetstream.tables.arrow_rows import merge_rows
+from offsetstream.tables.create import create_again, create_tables
 from offsetstream.tables.ledger import count_uncounted, last_offsets
-from offsetstream.tables.names import COMMITS, DECODED_LOGS, DECODED_TABLES, LEDGER, OWNED, UNLOADED
+from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, DECODED_LOGS, DECODED_TABLES, LEDGER, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId, last_checkpoint_id
+from offsetstream.verify.repair import Repair, find_damage
+from testkit.merge_model import source_table
 from testkit.tables import append_rows, new_tables
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
@@ -158,3 +163,32 @@ def test_tables_that_an_upgrade_created_are_not_lost(tables: PathStore) -> None:
     book = delete(tables, *DECODED_TABLES, DECODED_LOGS)
     assert repair_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
+
+
+@pytest.mark.parametrize("repairs", [1, 2])
+def test_a_job_that_stood_still_writes_nothing_into_repaired_tables(tables: PathStore, repairs: int) -> None:
+    """Nobody can know whether the process of a suspended machine goes on."""
+    key = {"offsets_partition": 0, "group_id": "g", "topic": "t", "partition": 0}
+    rows = source_table(load_schema(COMMITTED_OFFSETS), [key | {"log_id": 0, "committed_offset": 1}])
+    write = partial(merge_rows, tables, COMMITTED_OFFSETS, rows)
+    write(BATCH)
+    for file in Path(tables.table(COMMITTED_OFFSETS)).glob("*.parquet"):
+        file.unlink()
+    damage = find_damage(tables, print)
+    assert damage.keys() == {COMMITTED_OFFSETS}
+    for checkpoint_id in range(4, 4 + repairs):
+        assert Repair(tables, damage, None, {}, partial(create_again, tables), checkpoint_id, print).run() == []
+
+    write(BatchId(3, 5))
+    with pytest.raises(LeaseError):
+        write(BatchId(3, -1), replace_where="true")
+    assert read_rows(tables.open(COMMITTED_OFFSETS)) == []
+    books = PartitionBook(tables, [0, 1])
+    with pytest.raises(LeaseError):
+        books.write(BatchId(3, -1))
+
+    assert repair_lost_tables(books, tables) == {COMMITTED_OFFSETS}
+    fence(tables, 6)  # of the next job
+    assert repair_lost_tables(books, tables) == set()
+    write(BatchId(6, 0))
+    assert [row["group_id"] for row in read_rows(tables.open(COMMITTED_OFFSETS))] == ["g"]
