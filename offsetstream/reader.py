@@ -42,12 +42,14 @@ def open_tables(
 
     Data that the job has not checked for `max_age` is stale (column `is_stale` of the views). The default, None,
     derives the age from the job's check interval; with `timedelta.max` nothing is stale. Raises NoTableError if there
-    are no tables, UsageError for an invalid place.
+    are no tables, UsageError for an invalid place, MissingPackageError for a catalog without PySpark.
     """
     named = store_at(fspath(tables))
     store = named if spark is None else named.read_by(spark)
     try:
         refuse_newer(store.source(COMMITTED_OFFSETS))
+    except ModuleNotFoundError as error:
+        raise MissingPackageError((error.name or "").partition(".")[0], "spark") from None
     except NoTableError as error:
         raise NoTableError(
             f"there are no tables in {store.name}: name a job's folder, or create tables with 'offsetstream run'"
@@ -72,7 +74,6 @@ class Tables:
     def __init__(self, store: Store, max_age: timedelta | None = None) -> None:
         self._store, self._max_age = store, max_age
         self._opened: dict[str, Source | None] = {}
-        self._reader = self._new_reader()
 
     @property
     def tables(self) -> dict[str, str]:
@@ -92,7 +93,7 @@ class Tables:
         Row counts come from Delta's log: no data is read. Where opening a log costs a request to a store or a Spark
         job, only tables that were already read have a count.
         """
-        counts = self._reader.row_counts()
+        counts = self._new_reader().row_counts()
         width = max(map(len, counts))
         rows = [
             f"  {name:{width}}  {'?' if rows is None else f'{rows:,}':>12}" for name, rows in sorted(counts.items())
@@ -169,6 +170,7 @@ class Tables:
         return Rows(Query(self._new_reader(), query, _instant(at), Limits(memory, timeout)).arrow())
 
     def _new_reader(self) -> ViewReader:
+        """Return a reader of the same versions for one answer: it stores views, and they depend on the time."""
         reader = ViewReader(self._store, opened=self._opened)
         if self._max_age is not None:
             reader.set_max_age(None if self._max_age == timedelta.max else self._max_age.total_seconds())
@@ -185,7 +187,7 @@ class Tables:
                 raise UsageError(f"{name} has no parameter {parameter}{known}")
             if values is not None:
                 where[parameters[parameter]] = [values] if isinstance(values, str | int) else list(values)
-        found = self._reader.arrow(name, where, at=at)
+        found = self._new_reader().arrow(name, where, at=at)
         for column in ("group_id", "topic"):
             if column in where and (missing := set(where[column]) - set(found[column].unique().to_pylist())):
                 from offsetstream.cli.missing import refuse_unknown  # noqa: PLC0415 - rarely used
@@ -254,11 +256,14 @@ class Rows:
 def _instant(at: At) -> datetime | None:
     from offsetstream.cli.times import parse_time  # noqa: PLC0415 - the same time syntax as the commands
 
+    now = datetime.now(UTC)
     if isinstance(at, str):
         try:
-            return parse_time(at, datetime.now(UTC))
+            at = parse_time(at, now)
         except ValueError as error:
             raise UsageError(str(error)) from error
     if at is not None and at.tzinfo is None:
         raise UsageError(f"{at} has no time zone: {INSTANT}")
+    if at is not None and at > now:
+        raise UsageError(f"{at} is in the future: {INSTANT}")
     return at

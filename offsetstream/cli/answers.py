@@ -17,7 +17,7 @@ from offsetstream.cli.options import SECONDS, Command
 from offsetstream.cli.output import Output
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Instant, duration_text, instant_text
-from offsetstream.errors import OffsetstreamError, TablesError, UsageError, first_line, is_interrupt
+from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def open_reader(
     since: datetime | None = None,
     max_age: float | None = None,
 ) -> ViewReader:
-    """Return the views over the tables, now or at a past time. A time in the future raises OffsetstreamError.
+    """Return the views over the tables, now or at a past time. A time in the future raises UsageError.
 
     `max_age` is the value of `--max-age`, in seconds.
     """
@@ -108,7 +108,7 @@ def open_reader(
         return _aged(ViewReader(store_at(tables), groups=groups or None, since=since), max_age)
     now = datetime.now(UTC)
     if at > now:
-        raise OffsetstreamError(f"{instant_text(at)} is in the future: give a time until {instant_text(now)}")
+        raise UsageError(f"{instant_text(at)} is in the future: give a time until {instant_text(now)}")
     return _aged(InstantReader(store_at(tables), at, groups or None), max_age)
 
 

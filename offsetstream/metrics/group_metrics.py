@@ -19,6 +19,11 @@ from offsetstream.views.reader import ViewReader
 
 _UNASKED_SECONDS = 300.0  # after the last scrape: nobody wants to know any more
 _OLD_SECONDS, _OLD_READINGS = 120.0, 6  # beyond the longer of the two, what was read is not shown any more
+_OWN = (
+    "offsetstream_group_metrics_timestamp_seconds",
+    "offsetstream_group_metrics_seconds",
+    "offsetstream_group_series_dropped",
+)
 # What the queries of groups read. The dot is also a line's end, which a group's name may have.
 _SHOWN = {
     "shown_groups": """
@@ -62,12 +67,13 @@ class Shown:
 class GroupMetrics(Collector):
     """Metrics from the last read of the tables. A thread reads them every `seconds`, as long as someone scrapes.
 
-    Metrics that are too old are not shown, so that a pause does not look like the present.
+    Metrics that are too old are not shown, so that a pause does not look like the present. When they were read is.
     """
 
     def __init__(self, shown: Shown, seconds: float, say: Callable[[str], None]) -> None:
         self._shown, self._seconds, self._say = shown, seconds, say
         self._families: list[GaugeMetricFamily] = []
+        self._own: list[GaugeMetricFamily] = []
         self._asked_at = self._read_at = time.monotonic()
         self._ended, self._wanted = threading.Event(), threading.Event()
         self._is_failing = False
@@ -77,7 +83,8 @@ class GroupMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics of the last read. If they are too old, yield nothing and trigger a new read."""
+        """Yield the metrics of the last read. If they are too old, yield only its time, and trigger a new read."""
+        yield from self._own
         self._asked_at = time.monotonic()
         if self._asked_at - self._read_at > max(_OLD_SECONDS, _OLD_READINGS * self._seconds):
             self._wanted.set()
@@ -97,15 +104,10 @@ class GroupMetrics(Collector):
         """Read the tables now. Raises TablesError."""
         began, at = time.monotonic(), time.time()
         found, dropped = _families(ViewReader(tables), self._shown)
-        for name, value in {
-            "offsetstream_group_metrics_timestamp_seconds": at,
-            "offsetstream_group_metrics_seconds": time.monotonic() - began,
-            "offsetstream_group_series_dropped": dropped,
-        }.items():
-            family = gauge(name)
+        own = [gauge(name) for name in _OWN]
+        for family, value in zip(own, (at, time.monotonic() - began, dropped), strict=True):
             family.add_metric([], value)
-            found.append(family)
-        self._families, self._read_at = found, began
+        self._families, self._own, self._read_at = found, own, began
 
     def _run(self, tables: Store) -> None:
         while not self._ended.is_set():

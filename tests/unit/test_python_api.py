@@ -22,6 +22,7 @@ from offsetstream.tables.path_store.store import PathSource, PathStore
 from offsetstream.views.sandbox import QueryError
 from testkit.group_world import GroupWorld
 from testkit.tables import append_rows, new_tables
+from testkit.waiting import await_
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "explore.ipynb"
@@ -202,6 +203,14 @@ def test_a_maximum_age_applies_to_views_and_sql(tmp_path: Path, max_age: timedel
     tables = offsetstream.open_tables(tmp_path, max_age=max_age)
     assert tables.freshness()["is_stale"].unique().to_pylist() == [is_stale]
     assert tables.sql("SELECT DISTINCT is_stale FROM freshness").to_pylist() == [{"is_stale": is_stale}]
+
+
+def test_a_later_answer_of_the_same_object_is_older(tmp_path: Path) -> None:
+    new_tables(tmp_path, GroupWorld(1).rows)
+    as_of = min(offsetstream.open_tables(tmp_path).freshness()["as_of"].to_pylist())
+    tables = offsetstream.open_tables(tmp_path, max_age=datetime.now(UTC) - as_of + timedelta(seconds=5))
+    assert not any(tables.freshness()["is_stale"].to_pylist())
+    await_(lambda: any(tables.freshness()["is_stale"].to_pylist()))
 
 
 @pytest.mark.parametrize(
