@@ -45,6 +45,7 @@ _DISK_FULL = "No space left on device"
 _STORE_FAULT = re.compile(
     r"Generic (?!DeltaTable)\w+ error|os error (?!2\b)\d|error sending request|Input/output error|Stale file handle"
     r"|File too large|Disk quota exceeded|Read-only file system|SdkClientException"
+    r"|\((?:Permission denied|Too many open files)\)"  # Java's; delta-rs has numbers
     r"|fs\.s3a\.(?:AWSClientIO|AWSNoResponse|AWSStatus5|AWSService(?:IO|Throttled))"
 )
 _IO = r"java\.(?:io\.(?:EOF|IO)|net\.Socket)Exception\b"

@@ -201,6 +201,7 @@ def test_a_failure_is_explained_once(cluster: Cluster) -> None:
         TablesError("cannot read the table s3a://lake/t: Generic S3 error: Error performing GET … sending request"),
         PySparkException("[STREAM_FAILED] …\n… org.apache.hadoop.fs.s3a.AWSClientIOException: PUT 0-byte object\n"),
         PySparkException("[STREAM_FAILED] …\njava.io.IOException: Input/output error\n"),
+        PySparkException("[STREAM_FAILED] …\njava.io.FileNotFoundException: cp/1/commits/.9.tmp (Permission denied)\n"),
         OSError(errno.EDQUOT, "Disk quota exceeded"),
     ],
 )
