@@ -69,19 +69,23 @@ def test_maintenance(job: StoredJob) -> None:
     job.verify()
 
 
-def while_idle(s3: S3Server) -> list[Request]:
+def requests_in(s3: S3Server, seconds: float) -> list[Request]:
     before = len(s3.requests)
-    time.sleep(IDLE_SECONDS)
+    time.sleep(seconds)
     return s3.requests[before:]
 
 
 def test_an_idle_job_sends_few_requests(job: StoredJob, s3: S3Server) -> None:
     with job.running("--sample-interval", "0") as running:
         running.await_(lambda: "Continuing from checkpoint" in running.said())
-        time.sleep(15)
-        idle = while_idle(s3)
+        running.await_(
+            lambda: all("/job_lease/" in each.key for each in requests_in(s3, 10))
+        )  # all else is of the start
+        idle = requests_in(s3, IDLE_SECONDS)
         if any(each.api == "PutObject" and "checkpoint" in each.key for each in idle):
-            idle = while_idle(s3)  # a checkpoint of the lease's log reads 20 versions at once, every ten minutes
+            idle = requests_in(
+                s3, IDLE_SECONDS
+            )  # a checkpoint of the lease's log reads 20 versions at once, every ten minutes
         job.printed("stop")
         assert running.ended() == 0
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)
