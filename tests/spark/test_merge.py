@@ -17,7 +17,7 @@ from offsetstream.tables.write import TableWriter
 from testkit.merge_model import MergeModel, in_order, random_steps, source_table
 from testkit.tables import new_tables
 
-STEPS = 6
+STEPS = 8
 
 
 @pytest.mark.parametrize(
