@@ -49,7 +49,9 @@ def open_tables(
     try:
         refuse_newer(store.source(COMMITTED_OFFSETS))
     except ModuleNotFoundError as error:
-        raise MissingPackageError((error.name or "").partition(".")[0], "spark") from None
+        from offsetstream.cli.main import missing_package  # noqa: PLC0415 - rarely needed
+
+        raise missing_package(error, "") from None
     except NoTableError as error:
         raise NoTableError(
             f"there are no tables in {store.name}: name a job's folder, or create tables with 'offsetstream run'"

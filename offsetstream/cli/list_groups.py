@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import AGE, Age
-from offsetstream.cli.answers import at_option, fetch_sorted, open_reader, table_of
+from offsetstream.cli.answers import Answer, at_option, fetch_sorted, open_reader, show, table_of
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import warn_if_loading
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.missing import no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.output import Output
@@ -100,18 +99,18 @@ def _list_at(
     output: Output, tables: str, at: datetime, max_age: float | None, chosen: Mapping[str, Sequence[str]]
 ) -> None:
     """List the groups as they were at a past time."""
-    reader = open_reader(tables, at, max_age=max_age)
-    age, found = Age.of(reader), fetch_sorted(table_of(reader, "groups", {}), "group_id")
-    age.warn()
-    part = {name: [row[name] for row in found] for name in _READ}
-    shown = age.columns(_listed(part, [True] * len(found), chosen))
-    closing = f"{capitalized(age.as_of_text(reader.store))}.{unknown_text(reader)}"
-    nothing = no_history_messages(reader, found, (), at)
-    if not (nothing and output.is_text):
-        output.table(_LIST, RereadParts(lambda: iter([shown])), closing=closing)
-    for message in nothing:
-        print_line(f"Error: {message}")
-        click.get_current_context().exit(1)
+
+    def ask() -> Answer:
+        reader = open_reader(tables, at, max_age=max_age)
+        age, found = Age.of(reader), fetch_sorted(table_of(reader, "groups", {}), "group_id")
+        part = {name: [row[name] for row in found] for name in _READ}
+        listed = age.columns(_listed(part, [True] * len(found), chosen))
+        closing = f"{capitalized(age.as_of_text(reader.store))}.{unknown_text(reader)}"
+        rows = [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
+        nothing = no_history_messages(reader, found, (), at)
+        return Answer(_LIST, rows, closing, missing=nothing, warnings=age.lines())
+
+    show(output, None, ask)
 
 
 def _listed(

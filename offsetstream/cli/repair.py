@@ -30,7 +30,6 @@ from offsetstream.tables.location import store_at
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import last_checkpoint_id
 from offsetstream.verify.repair import Repair, damaged_records, find_damage, remedy
 
 _COLUMNS = (
@@ -125,8 +124,7 @@ def _repair(store: Store, bootstrap_server: str | None, properties: dict[str, st
                 )
             cluster = Cluster(bootstrap_server, properties)
             require_cluster(store, cluster.cluster_id())
-        whole = all_schemas().keys() - damage.keys()
-        checkpoint_id = max(lease.found.checkpoint_id, last_checkpoint_id(store, whole)) + 1
+        checkpoint_id = lease.next_checkpoint_id(store, all_schemas().keys() - damage.keys())
         lease.use_checkpoint(checkpoint_id, None)  # the next job continues no older checkpoint
         losses = Repair(store, damage, cluster, properties, create, checkpoint_id, print_line).run()
     for loss in losses:

@@ -173,8 +173,8 @@ def _drop_repeated_reasons(rows: list[Row]) -> None:
 
 
 def _rows(reader: ViewReader, group: tuple[str, ...]) -> list[Row]:
-    # First, since time_lag reuses what this defines. And rows are fetched before more is defined: DuckDB binds a
-    # relation again after that, which takes longer than to read few rows.
+    # First, since time_lag reuses what this defines. The rows are fetched at once: after the next definition, DuckDB
+    # would bind the relation again, which takes longer than reading a few rows.
     statuses = fetch_sorted(view_rows(reader, "group_status", {"group_id": group}))
     waits = view_rows(reader, "time_lag", {"group_id": group}).aggregate(
         """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,

@@ -67,7 +67,8 @@ class Shown:
 class GroupMetrics(Collector):
     """Metrics from the last read of the tables. A thread reads them every `seconds`, as long as someone scrapes.
 
-    Metrics that are too old are not shown, so that a pause does not look like the present. When they were read is.
+    Metrics that are too old are not shown, so that a pause does not look like the present. The time
+    of the last read is always shown.
     """
 
     def __init__(self, shown: Shown, seconds: float, say: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,7 @@ from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderSta
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
+from offsetstream.tables.transaction import last_checkpoint_id
 from offsetstream.tables.version import refuse_newer
 
 ROW = "offsets"
@@ -92,6 +93,10 @@ class Lease:
             raise LeaseError(_JUST_TAKEN) from error
         if not updated:
             raise LeaseError(_JUST_TAKEN)
+
+    def next_checkpoint_id(self, tables: Store, names: Iterable[str] | None = None) -> int:
+        """Return a checkpoint id above those of all jobs so far, by the lease and the tables (or `names`)."""
+        return max(self.found.checkpoint_id, last_checkpoint_id(tables, names)) + 1
 
     def use_checkpoint(self, checkpoint_id: int, location: str | None) -> None:
         """Write this job's checkpoint into the lease; no location: the next job continues none."""

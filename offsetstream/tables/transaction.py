@@ -52,8 +52,8 @@ def load_app_id(table: str) -> str:
     return f"offsetstream/{table}/load"
 
 
-def anew_app_id(table: str) -> str:
-    """Return the app id which marks that the table was made anew, as the batch of the same version."""
+def _anew_app_id(table: str) -> str:
+    """Return the app id that marks a table as made anew: no job has written it since the batch of the same version."""
     return f"offsetstream/{table}/anew"
 
 
@@ -63,7 +63,7 @@ def shut_out_older(tables: Store, name: str, batch: BatchId, *, is_anew: bool = 
 
     `is_anew`: the table was made anew. It still counts as one that no job has written.
     """
-    apps = (app_id, load_app_id, *((anew_app_id,) if is_anew else ()))
+    apps = (app_id, load_app_id, *((_anew_app_id,) if is_anew else ()))
     tables.open(name).commit_nothing(*(Transaction(app(name), batch.version) for app in apps))
 
 
@@ -85,7 +85,7 @@ def batch_versions(tables: Store, names: Iterable[str] | None = None) -> dict[st
 
 def _batch_version(table: Snapshot) -> int | None:
     version = table.transaction_version(app_id(table.name))
-    return None if version == table.transaction_version(anew_app_id(table.name)) else version
+    return None if version == table.transaction_version(_anew_app_id(table.name)) else version
 
 
 def is_made(table: Snapshot, transaction: Transaction) -> bool:

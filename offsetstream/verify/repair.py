@@ -112,8 +112,8 @@ class Repair:
     """Repairs the damaged tables in `damage`, as their only writer. `say` gets a line about each step.
 
     `cluster` and its `properties` serve to read the topic; None if no history of records is damaged. `create` creates
-    missing tables. `checkpoint_id`: greater than that of each job before, which may only stand still. If it goes on,
-    it can write no more.
+    missing tables. `checkpoint_id`: greater than those of all jobs before. One of them may only be suspended;
+    when it goes on, it cannot write.
     """
 
     def __init__(

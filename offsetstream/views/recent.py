@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 RECENT_VIEWS = frozenset({"time_lag", "group_status_partitions"})
-# Their rows are stored: others read them several times, and DuckDB would plan each of these again.
+# Their rows are stored: other views read them several times, and DuckDB would plan them each time.
 STORED_VIEWS = frozenset({"freshness", "partition_ends", "waiting_commits"})
 _BY_COMMITS = "group_status_partitions"  # needs the group's last commits, which are slow to find
 _LIMITS = ("intervals", "window_seconds", "max_time_lag_seconds")

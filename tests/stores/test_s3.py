@@ -78,14 +78,12 @@ def requests_in(s3: S3Server, seconds: float) -> list[Request]:
 def test_an_idle_job_sends_few_requests(job: StoredJob, s3: S3Server) -> None:
     with job.running("--sample-interval", "0") as running:
         running.await_(lambda: "Continuing from checkpoint" in running.said())
-        running.await_(
-            lambda: all("/job_lease/" in each.key for each in requests_in(s3, 10))
-        )  # all else is of the start
+        # After its start, it only looks at the lease.
+        running.await_(lambda: all("/job_lease/" in each.key for each in requests_in(s3, 10)))
         idle = requests_in(s3, IDLE_SECONDS)
+        # A checkpoint of the lease's log reads 20 versions at once, every ten minutes.
         if any(each.api == "PutObject" and "checkpoint" in each.key for each in idle):
-            idle = requests_in(
-                s3, IDLE_SECONDS
-            )  # a checkpoint of the lease's log reads 20 versions at once, every ten minutes
+            idle = requests_in(s3, IDLE_SECONDS)
         job.printed("stop")
         assert running.ended() == 0
     assert len(idle) * 60 / IDLE_SECONDS <= BUDGET, Counter((each.api, each.key.rpartition("/")[0]) for each in idle)

@@ -25,7 +25,7 @@ from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, app_id, last_checkpoint_id, shut_out_older
+from offsetstream.tables.transaction import BatchId, app_id, shut_out_older
 
 LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
 WHOSE = "tables"  # a file next to Spark's: the id of the table LAST_WRITTEN
@@ -185,7 +185,7 @@ def last_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store)
 
 def next_checkpoint(spark: SparkSession, root: str, lease: Lease, tables: Store) -> Checkpoint:
     """Claim a new checkpoint, which no other job ever used, and shut out those of the older ones."""
-    checkpoint = Checkpoint(spark, root, max(lease.found.checkpoint_id, last_checkpoint_id(tables)) + 1)
+    checkpoint = Checkpoint(spark, root, lease.next_checkpoint_id(tables))
     while checkpoint.exists():
         checkpoint = Checkpoint(spark, root, checkpoint.checkpoint_id + 1)
     lease.use_checkpoint(checkpoint.checkpoint_id, checkpoint.location)

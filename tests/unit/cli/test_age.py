@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -211,10 +212,14 @@ def _known_until(root: Path, *, seconds_ago: int, partitions: int = 1) -> str:
 @pytest.mark.parametrize("command", ANSWERS, ids=" ".join)
 def test_each_answer_says_how_old_its_data_are(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
     """`offsets audit` denied a reset of 33 s before "as of now": the job had not applied it yet."""
+    began = time.monotonic()
     known = _known_until(tmp_path, seconds_ago=33)
     shown = run(*command, tables=tmp_path)
+    passed = time.monotonic() - began
     last = (shown.stderr if "export" in command else shown.stdout).splitlines()[-1]
-    assert re.search(rf"[Dd]ata as of {known} \((3[3-9]|[45]\d) s old", last), shown.output  # the answer takes a while
+    age = re.search(rf"[Dd]ata as of {known} \((\d+) s old", last)
+    assert age is not None, shown.output
+    assert 33 <= int(age[1]) <= 33 + passed + 1
 
 
 @pytest.mark.parametrize("command", ANSWERS, ids=" ".join)

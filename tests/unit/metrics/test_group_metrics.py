@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from offsetstream.errors import UsageError
 from offsetstream.metrics.families import COORDINATORS, queried_families
-from offsetstream.metrics.group_metrics import _OWN, GroupMetrics, Shown
+from offsetstream.metrics.group_metrics import GroupMetrics, Shown
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, new_tables
 
@@ -23,6 +23,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 HOSTILE = 'a\n"b"\\{c="d"}'
 NAMES = ("kafka-exporter", "kminion")
 LEFT_OUT = "offsetstream_group_series_dropped"
+OF_THE_READ = {"offsetstream_group_metrics_timestamp_seconds", "offsetstream_group_metrics_seconds", LEFT_OUT}
 Series = dict[tuple[str, ...], float]
 
 
@@ -154,8 +155,7 @@ def test_an_invalid_pattern_is_a_one_line_error(groups: str, topics: str, named:
 @pytest.mark.parametrize("names", NAMES)
 def test_over_the_limit_all_partition_series_are_dropped_first(tables: PathStore, names: str) -> None:
     whole = scraped(tables, Shown(names))
-    of_job = {"offsetstream_group_metrics_timestamp_seconds", "offsetstream_group_metrics_seconds", LEFT_OUT}
-    own = {series for series in whole if series[0] not in of_job and series not in _coordinators(whole)}
+    own = {series for series in whole if series[0] not in OF_THE_READ and series not in _coordinators(whole)}
     seen: set[tuple[str, ...]] = set()
     for most in (0, len(own) // 2, len(own) - 1, len(own)):
         found = scraped(tables, Shown(names, max_series=most))
@@ -212,6 +212,6 @@ def test_a_scrape_after_a_pause_shows_no_old_values(tables: PathStore, monkeypat
     hour_later = time.monotonic() + 3600
     with monkeypatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: hour_later)
-        assert {family.name for family in metrics.collect()} == set(_OWN)
+        assert {family.name for family in metrics.collect()} == OF_THE_READ
         metrics.read(tables)
         assert list(metrics.collect())
