@@ -27,6 +27,13 @@ This page shows how fast the job and the commands are, compares them with peers,
 `python -m benchmarks NAME` measures one row. Figures are medians, with minimum and maximum in parentheses. Broker, job
 and peers share the cores of the machine. Each ratio compares two measurements of the same run.
 """
+_NEXT = """
+## Next
+
+- [Size a job](../reference/sizing.md)
+- [Design](../development/design.md): which engine does what, and what bounds memory
+- [Reliability](reliability.md): what the tables promise
+"""
 
 
 def print_table(results: Iterable[Result], console: Console) -> None:
@@ -56,7 +63,7 @@ def _page(results: list[Result], machine: Mapping[str, str]) -> str:
     lines += [_markdown_row(("measured", days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")), ""]
     lines += ["## What is measured", "", *_measures(results)]
     notes = ["", NOTES.read_text("utf-8").strip()] if NOTES.exists() else []
-    return "\n".join([*lines, *notes, ""])
+    return "\n".join([*lines, *notes, _NEXT])
 
 
 def _measures(results: Iterable[Result]) -> Iterator[str]:

@@ -100,6 +100,10 @@ class ConflictError(TablesError):
     """Another writer changed the table meanwhile. Open it again to see the change."""
 
 
+class OlderCopyError(TablesError):
+    """While a process worked with a table, an older copy of the table took its place."""
+
+
 class DamagedTableError(TablesError):
     """A file of a table is lost or damaged. `table`: its name; `damage`: the file, and what is wrong."""
 

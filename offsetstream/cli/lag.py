@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.answers import (
@@ -76,6 +77,7 @@ _NOT_IN_TEXT = """
 is_stale AS stale"""
 _TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
 _SELECTED_TIME = ", time_lag_seconds, coalesce(time_lag_method, 'no sample') AS time_lag_method"
+_OF_EXACT = ("bootstrap_server", "command_config", "isolation_level", "timeout")
 _NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
 
 
@@ -143,6 +145,10 @@ def lag(
         limits: dict[str, Any] = {"isolation_level": isolation_level, "timeout": timeout}
         show(output, watch, lambda: exact_answer(group, topic, str(bootstrap_server), command_config, **limits))
         return
+    source = click.get_current_context().get_parameter_source
+    if unread := [name for name in _OF_EXACT if source(name) is ParameterSource.COMMANDLINE]:
+        names = ", ".join("--" + name.replace("_", "-") for name in unread)
+        raise click.UsageError(f"lag reads the tables: give {names} with --exact only")
 
     def ask() -> Answer:
         reader = open_reader(tables, at, group, max_age=max_age)

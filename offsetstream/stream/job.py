@@ -147,9 +147,9 @@ class Job:
         topic, store = OffsetsTopic(self._cluster, self._leaders, partitions, coordinator), self._settings.store
         if store.needs_spark:  # the lease needs it too: it is released before the session ends
             with self._started() as spark:
-                self._run_on(store.read_by(spark), nullcontext(spark), topic, cluster_id)
+                self._run_on(store.read_by(spark).for_job(), nullcontext(spark), topic, cluster_id)
         else:
-            self._run_on(store, self._started(), topic, cluster_id)
+            self._run_on(store.for_job(), self._started(), topic, cluster_id)
 
     def _run_on(
         self, tables: Store, session: AbstractContextManager[SparkSession], topic: OffsetsTopic, cluster_id: str

@@ -97,6 +97,13 @@ class Store(ABC):
         """Whether each check or write of a table runs Spark jobs or sends requests to an object store."""
         return self.needs_spark or self.check_seconds > 0
 
+    def for_job(self) -> Store:
+        """Return this store for a job, to which other errors tell what became of the tables that it opened.
+
+        OlderCopyError if an older copy took a table's place; StoreFaultError if all tables are gone, and may come back.
+        """
+        return self
+
     def folder(self, name: str) -> TableFolder | None:  # noqa: ARG002 - only some stores have one
         """Return the table's files for repair; None if the store keeps the files itself."""
         return None

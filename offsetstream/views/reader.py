@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from offsetstream.errors import NoTableError, TablesError, UsageError, first_lin
 from offsetstream.tables.damage import damage_in
 from offsetstream.tables.fetch import fetch_rows
 from offsetstream.tables.lookup import is_one_of, open_connection
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES
+from offsetstream.tables.optional_tables import OPTIONAL_TABLES, THRESHOLDS
 from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Source, Store
 from offsetstream.tables.version import refuse_newer
@@ -184,6 +185,8 @@ class ViewReader:
             return f"SELECT {columns_of(schema, ())} WHERE false"
         self.files += source.files
         columns = relation.columns
+        if table == THRESHOLDS.name:
+            _refuse_mistakes(dict(zip(columns, map(str, relation.types), strict=True)))
         if self._groups is not None and "group_id" in columns and table not in OPTIONAL_TABLES:
             relation = relation.filter(is_one_of("group_id", self._groups))
         if source.is_read_once:
@@ -247,6 +250,19 @@ def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
         else f'CAST(NULL AS {_TYPES.get(column.type, column.type)}) AS "{column.name}"'
         for column in schema.columns
     )
+
+
+def _refuse_mistakes(columns: Mapping[str, str]) -> None:
+    """Raise TablesError if the user's table of limits has a misspelt column, or one of another kind."""
+    names = {column.name: column.type for column in THRESHOLDS.columns}
+    lacking = [name for name in names if name not in columns]
+    for column, kind in columns.items():
+        if meant := get_close_matches(column, lacking if column not in names else (), 1):
+            raise TablesError(f"the table thresholds has a column {column}, which nothing reads: name it {meant[0]}")
+        if column in names and (kind == "VARCHAR") != (names[column] == "STRING"):
+            raise TablesError(f"the column {column} of the table thresholds is a {kind}: make it {names[column]}")
+    if "group_id" in lacking:
+        raise TablesError(f"the table thresholds has no column group_id: its columns are {', '.join(names)}")
 
 
 @contextmanager

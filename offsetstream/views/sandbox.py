@@ -38,6 +38,7 @@ _AGAIN_SECONDS, _STOP_SECONDS = 0.1, 3.0
 _UNCOUNTED, _UNCOUNTED_PER_CORE = 1 << 30, 16 << 20
 _AT_ONCE = 2048  # rows fetched at a time
 _WORD = re.compile(r"\w+")
+_SHOW_TABLES = re.compile(r"(?i)\s*show\s+(all\s+)?tables\s*;?\s*")
 _NEAREST = re.compile(r"^Candidate bindings: (.+)", re.MULTILINE)
 _UNKNOWN = re.compile(r"Table with name (.+?) does not exist")
 
@@ -56,6 +57,10 @@ class Limits:
 
     memory: str = "1GB"
     seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            raise UsageError(f"{self.seconds:g} seconds are no time for a query: give --timeout 300, for example")
 
     @contextmanager
     def of_process(self) -> Iterator[None]:
@@ -161,11 +166,11 @@ class Query:
         missing: Mapping[str, NoTableError],
         limits: Limits,
     ) -> None:
-        self._query, self._connection, self._missing, self._limits = query, connection, missing, limits
+        self._query, self._connection, self._missing, self._limits = _listed(query), connection, missing, limits
         self._seconds_left = limits.seconds
         _lock(connection, files)
         with self._told():
-            self.columns = _unique(self._interruptible(lambda: connection.sql(query).columns))
+            self.columns = _unique(self._interruptible(lambda: connection.sql(self._query).columns))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Run the query and yield its rows. Only some rows are in memory at a time."""
@@ -262,6 +267,13 @@ def _unique(names: list[str]) -> list[str]:
             number, own = number + 1, f"{name}_{number}"
         found.append(own)
     return found
+
+
+def _listed(query: str) -> str:
+    """Return a query for the names if the query is SHOW TABLES: DuckDB knows only the names that a query uses."""
+    if not _SHOW_TABLES.fullmatch(query):
+        return query
+    return f"SELECT unnest({sorted(relation_names())}) AS name"
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:

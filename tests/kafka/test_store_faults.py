@@ -160,6 +160,45 @@ def test_job_makes_tables_again_that_someone_deletes_while_it_runs(story: FewCom
     assert story.differences() == []
 
 
+def test_job_waits_for_tables_that_someone_moved_away(story: FewCommits) -> None:
+    tables, away = (story.folder / name for name in ("tables", "away"))
+    story.commit()
+    with running(story) as job:
+        await_(story.applied, job.said)
+        tables.rename(away)
+        story.commit()
+        await_(lambda: AGAIN in job.said() and "Cannot renew the lease: " in job.said(), job.said)
+        assert not tables.exists()
+        away.rename(tables)
+        await_(story.applied, job.said)
+        job.process.send_signal(signal.SIGTERM)
+        assert job.ended() == 0, job.said()
+    assert "Traceback" not in job.said()
+    assert story.differences() == []
+
+
+def test_job_writes_nothing_into_an_older_copy_of_its_tables(story: FewCommits) -> None:
+    tables, old, new = (story.folder / name for name in ("tables", "old", "new"))
+    story.commit()
+    with running(story) as job:
+        await_(story.applied, job.said)
+        shutil.copytree(tables, old)
+        story.commit()
+        await_(story.applied, job.said)
+        tables.rename(new)
+        old.rename(tables)
+        story.commit()
+        assert job.ended() == 1, job.said()
+    assert "went back from version" in job.lines[-1]
+    assert "Traceback" not in job.said()
+    with running(story, "--once") as job:
+        assert job.ended() == 0, job.said()
+    assert story.differences() == []
+    history = [*OFFSETSTREAM, "verify", "--history", "--tables", str(tables), "--bootstrap-server", story.server]
+    verified = subprocess.run(history, capture_output=True, text=True, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
 def test_job_ends_with_one_line_when_the_store_takes_no_writes_for_too_long(story: FewCommits) -> None:
     story.commit()
     with running(story, "--max-silence", "0.2") as job:

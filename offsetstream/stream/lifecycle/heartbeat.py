@@ -8,13 +8,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 
-from offsetstream.errors import ConflictError, DamagedTableError, LeaseError, NoTableError, TablesError
+from offsetstream.errors import ConflictError, DamagedTableError, LeaseError, NoTableError, OlderCopyError, TablesError
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_holder import LIFETIME
 
 BEAT_SECONDS = 10.0
 PATIENCE = 0.75 * LIFETIME  # no other job may take the lease meanwhile
-_LASTING = (ConflictError, DamagedTableError, NoTableError)
+_LASTING = (ConflictError, DamagedTableError, NoTableError, OlderCopyError)
 POLL_SECONDS = 1.0
 # The errors of delta-rs, Spark and the stores if the job that took over has written to a table (rule 8).
 _SHUT_OUT = ("Concurrent transaction failed", "ConcurrentTransactionException", "was written to meanwhile")

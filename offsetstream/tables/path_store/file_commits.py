@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
-from offsetstream.tables.path_store.commits import commit_of, committing
+from offsetstream.tables.path_store.commits import commit_of
 from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
@@ -72,7 +72,7 @@ def _commit(
     # delta-rs (1.6) does not notice that another commit has removed the same files: removals need `alone`.
     properties = commit_of(transactions, alone=alone)
     schema, partitions = table.delta.schema(), list(table.partitioned_by)
-    with committing(table.delta, transactions):
+    with table.committing(transactions):
         table.delta.create_write_transaction(actions, "append", schema, partitions, commit_properties=properties)
 
 

@@ -9,6 +9,7 @@ Arrow schema, which a pyarrow dataset cannot filter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ from offsetstream.tables.path_store.features import refuse_features
 from offsetstream.tables.path_store.file_commits import append_written
 from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.path_store.merge import merge_by_delta_rs
+from offsetstream.tables.path_store.seen import SeenTables
 from offsetstream.tables.path_store.string_views import rewrite_string_views
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
@@ -68,9 +70,10 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
 class PathSnapshot(Snapshot):
     """A table of a path store. Only the path store's own modules use `delta`."""
 
-    def __init__(self, delta: DeltaTable, name: str) -> None:
+    def __init__(self, delta: DeltaTable, name: str, seen: SeenTables | None = None) -> None:
         self.delta = delta
         self.name = name
+        self._seen = seen
         self.where = delta.table_uri
 
     @property
@@ -128,6 +131,9 @@ class PathSnapshot(Snapshot):
 
     def refresh(self) -> None:
         """Move to the current version by reading the commits since."""
+        if self._seen is not None:
+            self.delta = self._seen.refreshed(self.name, self.delta)
+            return
         with translated_errors(self.where):
             self.delta.update_incremental()
 
@@ -169,7 +175,7 @@ class PathSnapshot(Snapshot):
 
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit an empty write; ConflictError if there is a newer commit with the id of one of the transactions."""
-        with committing(self.delta, transactions):
+        with self.committing(transactions):
             self.delta.create_write_transaction(
                 [], "append", self.arrow, list(self.partitioned_by), commit_properties=commit_of(transactions)
             )
@@ -199,6 +205,17 @@ class PathSnapshot(Snapshot):
         """Raise TablesError if the table has a feature that delta-rs cannot write."""
         refuse_features(self.delta)
 
+    @contextmanager
+    def committing(self, transactions: Sequence[Transaction]) -> Iterator[None]:
+        """Commit to `delta` within the context; a commit whose answer was lost succeeds."""
+        if self._seen is not None:
+            self._seen.require_present(self.name)
+        before = self.version
+        with committing(self.delta, transactions):
+            yield
+        if self._seen is not None:
+            self._seen.note(self.name, self.delta, before + 1)
+
     def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
         """Write the rows; TablesError if they violate a user's CHECK, or if an unsupported feature was turned on."""
         schema = self.arrow
@@ -208,7 +225,7 @@ class PathSnapshot(Snapshot):
             data = pa.concat_tables([schema.empty_table(), *parts])
         else:
             data = pa.RecordBatchReader.from_batches(schema, (batch for part in parts for batch in part.to_batches()))
-        with committing(self.delta, transactions):
+        with self.committing(transactions):
             write_deltalake(self.delta, data, commit_properties=commit_of(transactions), **how)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from offsetstream.tables.path_store.damage import PathFolder
+    from offsetstream.tables.path_store.seen import SeenTables
     from offsetstream.tables.path_store.snapshot import PathSnapshot
     from offsetstream.tables.path_store.spark import PathSpark
     from offsetstream.tables.path_store.task_files import HistoryWriter
@@ -37,6 +38,7 @@ class PathStore(Store):
     """One cluster's tables in a folder; `root` is the folder's path or URI without a slash at the end."""
 
     root: str
+    _seen: SeenTables | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -62,8 +64,16 @@ class PathStore(Store):
         """Open the table at its current version; NoTableError if it does not exist."""
         from offsetstream.tables.path_store.snapshot import PathSnapshot  # noqa: PLC0415 - no look-up needs it
 
+        if self._seen is not None:
+            return PathSnapshot(self._seen.opened(name), name, self._seen)
         with translated_errors(self.table(name)):
             return PathSnapshot(DeltaTable(self.table(name)), name)
+
+    def for_job(self) -> PathStore:
+        """Return this store with a memory of the tables that it opened."""
+        from offsetstream.tables.path_store.seen import SeenTables  # noqa: PLC0415 - no look-up needs it
+
+        return replace(self, _seen=SeenTables(self.root))
 
     def sql_name(self, name: str) -> str:
         """Return the table's path as a name in Spark SQL."""

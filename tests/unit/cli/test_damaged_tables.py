@@ -69,7 +69,29 @@ def test_thresholds_of_the_user(
     done = run(*command, tables=tables)
     assert done.exit_code == exit_code
     assert len(done.stderr.splitlines()) <= 1
-    assert "'many'" in done.stderr or exit_code == 0
+    told = "the column intervals of the table thresholds is a VARCHAR: make it INT"
+    assert told in done.stderr or exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (
+            {"group_id": ["app"], "allowed_lagg": [1]},
+            "column allowed_lagg, which nothing reads: name it allowed_lag",
+        ),
+        ({"group": ["app"], "allowed_lag": [1]}, "column group, which nothing reads: name it group_id"),
+        ({"allowed_lag": [1]}, "has no column group_id"),
+        ({"group_id": ["app"], "allowed_lag": [1], "team": ["a"]}, ""),
+    ],
+)
+def test_a_mistake_in_the_users_thresholds_is_told(
+    run: Run, tables: Path, columns: dict[str, list[object]], told: str
+) -> None:
+    write_deltalake(tables / "thresholds", pa.table(columns))
+    done = run("groups", "status", tables=tables)
+    assert done.exit_code == (1 if told else 0)
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize(

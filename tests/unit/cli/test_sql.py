@@ -208,6 +208,17 @@ def test_invalid_memory_is_refused(run: Run, size: str) -> None:
     assert (done.exit_code, "is not a size of memory: give 400MB or 2GB" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1"])
+def test_no_time_for_a_query_is_refused(run: Run, seconds: str) -> None:
+    assert run("sql", "SELECT 1", "--timeout", seconds).exit_code == 2
+
+
+@pytest.mark.parametrize("query", ["SHOW TABLES", " show all tables ;"])
+def test_show_tables_names_what_the_list_names(run: Run, query: str) -> None:
+    listed = {row["name"] for row in json.loads(run("sql", "--list", "--output", "json").stdout)}
+    assert {row["name"] for row in json.loads(run("sql", query, "--output", "json").stdout)} == listed
+
+
 def test_the_help_has_the_limits_of_the_sandbox(run: Run) -> None:
     shown = " ".join(run("sql", "--help").stdout.split())
     assert f"[default: {Limits.memory}]" in shown

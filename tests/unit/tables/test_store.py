@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import offsetstream
-from offsetstream.errors import ConflictError
+from offsetstream.errors import ConflictError, OlderCopyError
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import ColumnSchema
+from offsetstream.tables.schema import ColumnSchema, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
@@ -42,6 +44,23 @@ def test_compaction_keeps_all_rows(store: Store) -> None:
         files.compact(crowd)
     store.open(OFFSETS).files.compact(left)
     assert (store.open(OFFSETS).files.small_files(), len(committed(store))) == ([], 4)
+
+
+def test_a_job_notices_an_older_copy_in_a_tables_place(store: Store, tmp_path: Path) -> None:
+    place, old = Path(store.name) / OFFSETS, tmp_path / "old"
+    job, other = store.for_job(), store.for_job()
+    held = job.open(OFFSETS)
+    shutil.copytree(place, old)
+    merge(job, commit(1, "mine", partition=1))  # the copy lacks nothing but this
+    place.rename(tmp_path / "new")
+    shutil.copytree(old, place)
+    for look in (partial(job.open, OFFSETS), partial(job.opened, OFFSETS), held.refresh):
+        with pytest.raises(OlderCopyError, match="went back from version"):
+            look()
+    assert store.open(OFFSETS).version == other.open(OFFSETS).version
+    shutil.rmtree(place)
+    store.create(load_schema(OFFSETS), {})
+    assert job.open(OFFSETS).version == 0  # made anew: this is another table
 
 
 def test_only_the_path_store_uses_paths() -> None:
