@@ -16,6 +16,7 @@ def examples(count: int) -> int:
     return max(1, round(count * MORE))
 
 
-def seeds(at_each_change: Sequence[int], in_long_tests: Sequence[int]) -> list[Any]:
-    """Return the values of a parameter that only chooses another random example."""
-    return [*at_each_change, *(pytest.param(each, marks=pytest.mark.long) for each in in_long_tests)]
+def seeds(at_each_change: Sequence[Any], in_long_tests: Sequence[Any]) -> list[Any]:
+    """Return the values of a parameter that only chooses another example of the same kind."""
+    more = (each if isinstance(each, tuple) else (each,) for each in in_long_tests)
+    return [*at_each_change, *(pytest.param(*each, marks=pytest.mark.long) for each in more)]

@@ -165,6 +165,19 @@ class LazyGroup(OneLineErrors, click.Group):
         """Return the names in the order of the help."""
         return list(self.lazy_subcommands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand; for an unknown one, the error names the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+
+            if alike := get_close_matches(args[0], self.lazy_subcommands, 1):
+                raise click.UsageError(f"{error.message} Did you mean {alike[0]}?", ctx) from None
+            raise
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the subcommand. Its options also come from OFFSETSTREAM_<OPTION>."""
         if cmd_name not in self.lazy_subcommands:

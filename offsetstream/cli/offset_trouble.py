@@ -22,7 +22,7 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import counted
-from offsetstream.cli.missing import missing_of, unknown_text
+from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Duration, duration_text, instant_text, time_text
@@ -111,7 +111,7 @@ def expiring(
         ]
         soon = [row for row in all_rows if row["kept_because"] is None and _is_within(row, limit)]
         rows = soon + [row for row in all_rows if kept and row["kept_because"] is not None]
-        missing = missing_of(reader, all_rows, group, topic, at)
+        missing = missing_of(reader, all_rows, group, topic, at) + no_history_messages(reader, all_rows, group, at)
         closing = _expiring_closing(all_rows, soon, within, age.as_of_text(reader.store, group)) + unknown_text(reader)
         return Answer(_EXPIRING, rows, closing, missing=missing, warnings=age.lines_of(rows))
 
@@ -184,7 +184,7 @@ def orphans(
         age = Age.of(reader)
         view = view_rows(reader, "orphan_offsets", {"group_id": group, "topic": topic})
         rows = [_orphan_row(row) for row in fetch_sorted(view, "group_id, topic, partition")]
-        missing = missing_of(reader, rows, group, topic, at)
+        missing = missing_of(reader, rows, group, topic, at) + no_history_messages(reader, rows, group, at)
         groups = counted(len({row["group"] for row in rows}), "group")
         closing = f"{counted(len(rows), 'useless offset')} in {groups}, {age.as_of_text(reader.store, group)}."
         closing += unknown_text(reader)

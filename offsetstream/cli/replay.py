@@ -132,9 +132,9 @@ def replay(
 
 def _partitions(file: str, skipped: Skipped | None) -> Iterator[tuple[int | None, Iterable[RecordBatch]]]:
     if _is_lines(file):
-        if skipped is not None:
-            raise UsageError("--skip-damaged is for log segments, not for JSON lines")
         with open_input(file) as lines:
+            if skipped is not None:
+                raise UsageError("--skip-damaged is for log segments, not for JSON lines")
             by_partition = read_record_lines(lines, "stdin" if file == STDIO else file)
         yield from sorted(by_partition.items(), key=lambda item: _UNNUMBERED if item[0] is None else item[0])
     else:

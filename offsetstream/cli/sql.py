@@ -99,9 +99,11 @@ def sql(
         else:
             running = Query(ViewReader(store_at(tables)), query, at, limits)
 
+        shown = as_json if output.output_format == "json" else plain
+
         def rows() -> Iterator[dict[str, Any]]:
             return (
-                {name: plain(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
+                {name: shown(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
             )
 
         output.table([Column(name, name) for name in running.columns], RereadRows(rows))
@@ -131,10 +133,16 @@ def _print_names(output: Output) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a DuckDB value in a form that text, JSON and CSV can hold."""
-    for types, to_plain in _PLAIN:
+    """Return a DuckDB value in a form that text and CSV can hold: a list or struct as JSON."""
+    found = as_json(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, list | dict) else found
+
+
+def as_json(value: Any) -> Any:
+    """Return a DuckDB value in a form that JSON can hold."""
+    for types, converted in _JSON:
         if isinstance(value, types):
-            return to_plain(value)
+            return converted(value)
     return str(value)
 
 
@@ -144,17 +152,13 @@ def _instant(value: datetime) -> str | None:
     return instant_text(value)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+_JSON: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (str | bool | int | None, lambda value: value),
     (float, lambda value: value if math.isfinite(value) else str(value)),
     (Decimal, float),
     (datetime, _instant),
     (date, date.isoformat),
     (bytes, bytes.hex),
-    (list | tuple, lambda value: _json([plain(each) for each in value])),
-    (dict, lambda value: _json({str(key): plain(each) for key, each in value.items()})),
+    (list | tuple, lambda value: [as_json(each) for each in value]),
+    (dict, lambda value: {str(key): as_json(each) for key, each in value.items()}),
 )

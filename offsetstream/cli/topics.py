@@ -25,7 +25,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text
-from offsetstream.errors import UsageError
+from offsetstream.errors import TablesError, UsageError
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -125,14 +125,20 @@ def describe(
 
 
 def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store | None:
-    """Return the tables, if any. Raise TablesError if the user named tables that are missing or of another cluster."""
+    """Return the cluster's tables, if any. Raise TablesError if the user named others, or some that are missing."""
     from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow
 
     store = store_at(tables)
     table = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
     if table is None:
         return None
-    require_cluster(store, cluster.cluster_id())
+    try:
+        require_cluster(store, cluster.cluster_id())
+    except TablesError as error:
+        if must_be_there:
+            raise
+        print_line(f"Without groups: {error}")
+        return None
     return store
 
 

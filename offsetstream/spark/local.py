@@ -37,6 +37,7 @@ from offsetstream.spark.settings import (
     REQUIRED,
     STATIC,
     merged,
+    require_files,
     require_memory,
     require_variables,
     spark_defaults,
@@ -63,8 +64,8 @@ class LocalSpark:
     The constructor starts the JVM in a thread. The JVM ends with this process. `conf` are the user's settings: they win
     over spark-defaults.conf, which wins over ours. `plugins` are Maven coordinates of plugins for Kafka's client.
     `log_format` is the format of Spark's errors: text or json. The folder of temporary files is deleted when the last
-    of both processes ends. The constructor raises EnvironmentNotReadyError if Spark cannot start with its memory or
-    the environment.
+    of both processes ends. The constructor raises EnvironmentNotReadyError if Spark cannot start with its memory,
+    the environment or the number of files that may be open.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class LocalSpark:
         if SparkContext._gateway is None:  # else Java runs already, with its own memory
             require_memory(conf or {})
             require_variables()
+            require_files()
         self._folder = _temporary_folder()
         pool = ThreadPoolExecutor(1, "launch of Java")
         self._settings: Future[Mapping[str, str]] = pool.submit(

@@ -78,6 +78,7 @@ LOCAL = {
 # of its survivor spaces, which is a ninth of spark.driver.memory at most.
 LEAST_HEAP = 450 << 20
 LEAST_MEMORY = f"{-(-LEAST_HEAP * 9 // 8 >> 20)}m"
+LEAST_FILES = 1024  # the job on 50 partitions has 600 open
 _MEMORY = "spark.driver.memory"
 _MEMORY_TEXT = re.compile(r"(\d{1,12})([kmgt]?)", re.IGNORECASE)  # Java's notation: Spark passes it on unchanged
 # Lists: the user's values are added to ours.
@@ -144,6 +145,20 @@ def require_memory(given: Mapping[str, str]) -> None:
         raise EnvironmentNotReadyError(
             f"{_MEMORY} is {text!r}{source}, and Spark does not start with less than {LEAST_MEMORY}. Set "
             f"{_MEMORY}={LEAST_MEMORY} or more (default: {LOCAL[_MEMORY]})"
+        )
+
+
+def require_files() -> None:
+    """Raise EnvironmentNotReadyError if this machine lets our own Spark open too few files."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # Java raises its own limit to this
+    if most != resource.RLIM_INFINITY and most < LEAST_FILES:
+        raise EnvironmentNotReadyError(
+            f"a process may open {most} files here, and Spark needs more than {LEAST_FILES}: raise the hard limit "
+            "(ulimit -Hn; LimitNOFILE of systemd)"
         )
 
 

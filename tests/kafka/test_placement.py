@@ -92,7 +92,8 @@ def assert_readers_find(runner: JobRunner, offset: int) -> None:
         assert row["offsets_partition"] == homes(runner)[str(row["group"])]
 
 
-@pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("is_large", [False, True])
 def test_groups_placed_by_redpandas_rule_are_found(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:

@@ -119,6 +119,17 @@ def test_text_output_works_without_tables(server: str, monkeypatch: pytest.Monke
     assert "the groups that read them are unknown: there are no tables; as of" in lines[-1]
 
 
+def test_tables_of_another_cluster_that_nobody_named_are_left_out(
+    server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_tables(tmp_path / "tables", cluster_id="another")
+    shown = described(server)
+    assert (shown.returncode, "Without groups: " in shown.stderr) == (0, True)
+    named = described(server, "--tables", "tables")
+    assert (named.returncode, named.stdout) == (1, "")
+
+
 def test_unknown_topics_are_errors(server: str) -> None:
     done = described(server, "--topic", "nowhere", "--topic", "payments")
     assert (done.returncode, done.stderr) == (1, "Error: topic 'nowhere' is not there\n")

@@ -1,8 +1,9 @@
 """Does `make test` notice small faults? `make mutants` writes each one of mutants.toml into a copy, and tests that.
 
-First come the unit tests of the changed file's folder, then all unit tests, then the rest of `make test`; the first
-failure ends the run. Tests judge no mutant before they were green without a fault. results.csv says by commit which
-test caught a mutant; what stands there is not run again. The exit code is 1 if a mutant is not caught.
+First comes the file of the test that caught it last, then the unit tests of the changed file's folder, then all unit
+tests, then the rest of `make test`; the first failure ends the run. Tests judge no mutant before they were green
+without a fault. results.csv says by commit which test caught a mutant; what stands there is not run again. The exit
+code is 1 if a mutant is not caught.
 """
 
 from __future__ import annotations
@@ -128,6 +129,9 @@ def _copy(commit: str) -> Iterator[Path]:
 
 
 def _stages(tree: Path, mutant: Mutant) -> Iterator[tuple[str, ...]]:
+    before = [each.caught_by.partition("::")[0] for each in _results() if each.mutant == mutant.name]
+    if found := [file for file in before if (tree / file).is_file() and file.startswith("tests/")]:
+        yield (found[-1],)
     unit = tree / "tests" / "unit"
     near = unit / Path(mutant.changes[0].file).relative_to("offsetstream").parent
     while not near.is_dir():

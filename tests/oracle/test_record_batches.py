@@ -8,6 +8,7 @@ import pytest
 
 from offsetstream.codec.log_segments import Segment, read_segments
 from offsetstream.codec.record_batches import LogRecord
+from testkit.examples import examples
 from tests.oracle.kafka_classes import KafkaClasses
 
 RECORD = "org.apache.kafka.common.record"
@@ -58,7 +59,7 @@ def random_records(rng: Random, base: int, magic: int) -> list[LogRecord]:
 def test_random_batches(kafka_3_9: KafkaClasses, tmp_path: Path, magic: int, codec: str) -> None:
     rng, writer, base = Random(f"{magic} {codec}"), Writer(kafka_3_9, magic, codec), 0
     data, written = b"", []
-    for _ in range(25):
+    for _ in range(examples(8)):
         records = random_records(rng, base, magic)
         append_ms = rng.choice([-1, -1, 1_600_000_000_000]) if magic else -1
         horizon_ms = rng.choice([-1, 1_800_000_000_000]) if magic == 2 and append_ms < 0 else -1

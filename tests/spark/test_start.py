@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from testkit.processes import is_alive
 from testkit.waiting import await_
 
@@ -32,6 +34,7 @@ print(seen == {ours})
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_is_handled_by_us_during_the_whole_start_of_spark() -> None:
     """PySpark's handler asks the JVM while another request runs: both failed, with a traceback."""
     done = subprocess.run([sys.executable, "-c", _SIGINT_DURING_A_START], capture_output=True, text=True, check=False)
@@ -74,6 +77,7 @@ def test_it():
 """
 
 
+@pytest.mark.long
 def test_a_session_of_tests_without_workers_ends_its_spark(tmp_path: Path) -> None:
     """The JVM was killed as a leftover, and the session failed for it, though all tests had passed."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["testkit.plugin"]\n', "utf-8")
@@ -94,6 +98,7 @@ with LocalSpark("local[1]", {"spark.driver.memory": LEAST_MEMORY}).running() as 
 """
 
 
+@pytest.mark.long
 def test_spark_starts_with_the_least_memory_that_errors_name() -> None:
     command = [sys.executable, "-c", _WITH_THE_LEAST_MEMORY]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

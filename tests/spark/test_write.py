@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from offsetstream.errors import LeaseError
 from offsetstream.stream.partitions.checkpoint import Checkpoint
@@ -91,7 +92,9 @@ def test_a_condition_means_the_same_to_spark_and_to_the_driver(
     groups = ["", "a", "it's", "''", 'a "b"', "a\\b", "\\", "%_", "`", "a\nb", "\\n", "日本 😀"]
     rows = [{"offsets_partition": number, "group_id": group} for number, group in enumerate(groups)]
     tables.open("groups").append([pa.Table.from_pylist(rows)])
-    for number, group in enumerate(groups):
-        for where in (f"group_id = {sql_text(group)}", in_partitions([number])):
-            assert [row.group_id for row in writer.rows("groups").where(where).collect()] == [group]
-            assert [row["group_id"] for row in read_rows(tables.open("groups"), where)] == [group]
+    wheres = [f"group_id = {sql_text(group)}" for group in groups] + [in_partitions([number]) for number in range(12)]
+    found = writer.rows("groups").select("group_id", F.array(*map(F.expr, wheres)).alias("holds")).collect()
+    table = tables.open("groups")
+    for number, (where, group) in enumerate(zip(wheres, groups * 2, strict=True)):
+        assert [row.group_id for row in found if row.holds[number]] == [group]
+        assert [row["group_id"] for row in read_rows(table, where)] == [group]

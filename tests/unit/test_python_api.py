@@ -278,6 +278,7 @@ def test_a_missing_package_is_a_one_line_error(folder: Path, typed: str, missing
     assert done.stderr.count("Error: ") == 1
 
 
+@pytest.mark.long
 def test_a_type_checker_knows_the_names(tmp_path: Path) -> None:
     """The names are made from the views (tests/unit/test_docs.py); here, that they are asked of a user's code."""
     (tmp_path / "asks.py").write_text(

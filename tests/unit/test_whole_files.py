@@ -27,10 +27,8 @@ def test_it(number):
 """
 
 
-@pytest.mark.parametrize(
-    "deadly",
-    [pytest.param({8}, id="one", marks=pytest.mark.long), pytest.param({0, 1, 2, 19}, id="several at once")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("deadly", [{8}, {0, 1, 2, 19}], ids=["one", "several at once"])
 def test_the_others_run_and_the_session_ends(deadly: set[int], tmp_path: Path) -> None:
     """Each other file has a single test: a process starts none before it knows the next."""
     (tmp_path / "conftest.py").write_text(_CONFTEST, "utf-8")

@@ -92,7 +92,16 @@ def test_rows_have_their_age(run: Run, world: Path, command: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize(
-    "command", [("groups", "list"), ("groups", "status"), ("lag", "--all-groups"), ("offsets", "list")], ids=" ".join
+    "command",
+    [
+        ("groups", "list"),
+        ("groups", "status"),
+        ("lag", "--all-groups"),
+        ("offsets", "list"),
+        ("offsets", "expiring"),
+        ("offsets", "orphans"),
+    ],
+    ids=" ".join,
 )
 def test_exit_code_1_where_nothing_is_known_of_all_groups(run: Run, world: Path, command: tuple[str, ...]) -> None:
     shown = run(*command, "--at", "2026-01-04", tables=world)

@@ -65,11 +65,12 @@ def test_each_view_shows_all_groups(run: Run, tables: Path, view: tuple[str, ...
 
 @pytest.mark.parametrize("group_id", IDS, ids=lambda group_id: ascii(group_id[:12]))
 def test_each_group_is_found_by_its_id(run: Run, tables: Path, group_id: str) -> None:
-    for command in (("groups", "describe", "--members"), ("offsets", "list"), ("coordinator",)):
+    commands = (("groups", "describe", "--members"), ("offsets", "list"), ("coordinator",))
+    for command in commands:
         result = run(*command, f"--group={group_id}", "--output", "json", tables=tables)
         assert {row["group"] for row in as_json(result.stdout)} == {group_id}
-        text = run(*command, f"--group={group_id}", tables=tables)
-        assert is_harmless(text)
+    text = run(*commands[IDS.index(group_id) % 3], f"--group={group_id}", tables=tables)
+    assert is_harmless(text)
 
 
 def test_an_id_that_is_not_there_is_told_without_its_escapes(run: Run, tables: Path) -> None:

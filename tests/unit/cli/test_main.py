@@ -79,6 +79,13 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"), [(["group"], "groups"), (["groups", "lst"], "list"), (["offsets", "rest"], "reset")]
+)
+def test_the_nearest_command_is_named(typed: list[str], meant: str) -> None:
+    assert f"Did you mean {meant}?" in CliRunner().invoke(main, typed).stderr
+
+
+@pytest.mark.parametrize(
     ("error", "exit_code"),
     [(OffsetstreamError, 1), (LeaseError, 1), (UsageError, 2), (UnreachableError, 3)],
 )

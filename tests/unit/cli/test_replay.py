@@ -130,6 +130,8 @@ def test_skip_damaged_is_for_segments_only(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"")
     result = run(tmp_path / "lines", "--skip-damaged")
     assert (result.exit_code, "--skip-damaged is for log segments" in result.stderr) == (2, True)
+    result = run(tmp_path / "missing", "--skip-damaged")
+    assert (result.exit_code, "No such file or directory" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("coordinator", ["new", "classic"])

@@ -56,8 +56,8 @@ def test_what_it_prints(run: Run, tables: Path) -> None:
         ("'nan'::DOUBLE", "nan"),
         ("INTERVAL 1 HOUR", "1:00:00"),
         ("'\\xAB'::BLOB", "ab"),
-        ("[1, 2]", "[1, 2]"),
-        ("{'a': DATE '2026-01-01'}", '{"a": "2026-01-01"}'),
+        ("[[1], [2]]", [[1], [2]]),
+        ("{'a': DATE '2026-01-01'}", {"a": "2026-01-01"}),
         ("true", True),
         ("NULL", None),
         ("sum(7::BIGINT)", 7),
@@ -65,6 +65,11 @@ def test_what_it_prints(run: Run, tables: Path) -> None:
 )
 def test_values_of_every_kind(run: Run, tables: Path, value: str, shown: object) -> None:
     assert json.loads(run("sql", f"SELECT {value} AS x", "--output", "json", tables=tables).stdout) == [{"x": shown}]
+
+
+def test_a_list_is_json_in_csv_too(run: Run, tables: Path) -> None:
+    shown = run("sql", "SELECT [[1], [2]] AS x", "--output", "csv", tables=tables).stdout
+    assert shown.splitlines()[1] == '"[[1], [2]]"'
 
 
 ESCAPES = (

@@ -12,7 +12,7 @@ from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark import local
 from offsetstream.spark.settings import require_memory
-from testkit.processes import within
+from testkit.processes import OFFSETSTREAM, within
 from testkit.tables import new_tables
 
 
@@ -136,6 +136,14 @@ def test_memory_with_which_spark_cannot_start_is_refused_before_java_starts(
     else:
         with pytest.raises(EnvironmentNotReadyError, match=f"spark.driver.memory is {reason}"):
             local.LocalSpark("local[1]", conf)
+
+
+def test_too_few_open_files_are_refused_before_java_starts(tmp_path: Path) -> None:
+    started = ["bash", "-c", 'ulimit -n 160; exec "$@"', "bash", *OFFSETSTREAM]
+    command = [*started, "run", "--bootstrap-server", "127.0.0.1:1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a process may open 160 files here" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

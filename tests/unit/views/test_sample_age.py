@@ -9,6 +9,7 @@ import pytest
 
 from offsetstream.views.instant import InstantReader
 from offsetstream.views.reader import ViewReader
+from testkit.examples import seeds
 from testkit.sampled_logs import EVERY, MINUTE, SECOND, START_MS, instant
 from testkit.tables import new_tables, reader_of, write_tables
 
@@ -127,11 +128,10 @@ RARE = [(at, 0, 50 + at // 300) for at in range(0, 2 * HOUR, 300)]  # a job that
 
 @pytest.mark.parametrize(
     ("samples", "at", "end"),
-    [
-        *((DEAD, 100, 50), (DEAD, 215, 50), (DEAD, 250, None), (DEAD, HOUR - 2, None), (DEAD, HOUR, 250)),
-        *((DEAD, HOUR + 215, 250), (DEAD, HOUR + 250, None)),
-        *((RARE, 2000, 56), (RARE, 2 * HOUR - 1, 73), (RARE, 2 * HOUR + 600, None)),
-    ],
+    seeds(
+        [(DEAD, 215, 50), (DEAD, 250, None), (DEAD, HOUR, 250), (RARE, 2000, 56), (RARE, 2 * HOUR + 600, None)],
+        [(DEAD, 100, 50), (DEAD, HOUR - 2, None), (DEAD, HOUR + 215, 250), (DEAD, HOUR + 250, None), (RARE, 7199, 73)],
+    ),
 )
 def test_the_end_is_unknown_long_after_a_sample(tmp_path: Path, samples: list[Look], at: int, end: int | None) -> None:
     store = new_tables(tmp_path, tables_of(samples, [(20, 40), (90, 45)]))
