@@ -48,11 +48,12 @@ class _Log(NamedTuple):
 
 
 class PathFolder(TableFolder):
-    """The files of a table in a folder."""
+    """The files of a table in a folder. `forget` is called when the table was set aside."""
 
-    def __init__(self, root: str, name: str) -> None:
+    def __init__(self, root: str, name: str, forget: Callable[[], None] = lambda: None) -> None:
         self._files = file_system(root)
         self._name = name
+        self._forget = forget
         self._where = f"{root}/{name}"
         self._aside = f"{ASIDE}/{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
@@ -94,6 +95,7 @@ class PathFolder(TableFolder):
             self._move_aside(file)
         with suppress(OSError, NotImplementedError):  # object stores have no folders
             self._files.delete_dir(self._name)
+        self._forget()
         return self._aside
 
     @property

@@ -59,6 +59,11 @@ class SeenTables:
             self._versions[key] = max(self._versions.get(key, version), version)
             return self._versions[key]
 
+    def forget(self, name: str) -> None:
+        """Forget a table that the job itself set aside."""
+        with self._lock:
+            self._versions = {key: version for key, version in self._versions.items() if key[0] != name}
+
     def require_present(self, name: str) -> None:
         """Raise what `opened` raises if a local table is gone: delta-rs would make its folder, and then fail."""
         if "://" not in self._root and not Path(self._root, name, "_delta_log").is_dir():

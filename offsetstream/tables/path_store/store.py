@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -97,7 +98,9 @@ class PathStore(Store):
         """Return the table's files for repair."""
         from offsetstream.tables.path_store.damage import PathFolder  # noqa: PLC0415 - rarely needed
 
-        return PathFolder(self.root, name)
+        if self._seen is None:
+            return PathFolder(self.root, name)
+        return PathFolder(self.root, name, partial(self._seen.forget, name))
 
     def source(self, name: str) -> PathSource:
         """Open the table at its current version for DuckDB; NoTableError if it does not exist."""

@@ -11,6 +11,7 @@ import pytest
 
 import offsetstream
 from offsetstream.errors import ConflictError, OlderCopyError
+from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import ColumnSchema, load_schema
 from offsetstream.tables.small_tables import read_rows
@@ -61,6 +62,18 @@ def test_a_job_notices_an_older_copy_in_a_tables_place(store: Store, tmp_path: P
     shutil.rmtree(place)
     store.create(load_schema(OFFSETS), {})
     assert job.open(OFFSETS).version == 0  # made anew: this is another table
+
+
+def test_a_job_makes_a_table_anew_that_it_set_aside(store: Store) -> None:
+    job = store.for_job()
+    store.create(load_schema(JOB_LEASE), {})
+    before = job.open(JOB_LEASE).table_id
+    folder = job.folder(JOB_LEASE)
+    assert folder is not None
+    folder.set_aside()
+    assert job.opened(JOB_LEASE) is None  # not StoreFaultError: nobody else moved it
+    job.create(load_schema(JOB_LEASE), {})
+    assert job.open(JOB_LEASE).table_id != before
 
 
 def test_only_the_path_store_uses_paths() -> None:
