@@ -20,10 +20,10 @@ install: ## Make the environment in .venv
 demo: install ## Run the job on an embedded, real Kafka with real clients
 	@$(BIN)/offsetstream demo
 
-test: check ## Run the checks, and every test that must hold at each change (eight minutes)
+test: check ## Run the checks, and every test that must hold at each change (twelve minutes)
 	@$(BIN)/pytest -m "not long and not nightly" $(PARALLEL) --durations 25
 
-test-long: install ## Run the tests that are long by nature (half an hour)
+test-long: install ## Run the tests that are long by nature (an hour)
 	@$(BIN)/pytest -m "long and not nightly" $(PARALLEL) --durations 25
 
 test-nightly: crash-matrix ## Run what takes hours: the crash matrix, chaos of both kinds, S3, other versions of packages
