@@ -18,10 +18,9 @@ from typing import Any, Self
 
 import click
 import pyarrow as pa
-from click.core import ParameterSource
 from rich.console import Console
 
-from offsetstream.cli.options import BROKERS
+from offsetstream.cli.options import BROKERS, typed_flags
 from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cluster.client import Cluster
 from offsetstream.demo.troubles import LIMITS, TROUBLES, Shop, Trouble, keep_busy
@@ -88,9 +87,7 @@ Examples:
     metavar="SECONDS",
     help="Seconds between two changes of the groups (with --bootstrap-server).",
 )
-@click.pass_context
 def demo(
-    ctx: click.Context,
     kafka_version: str,
     brokers: str,
     port: int | None,
@@ -106,7 +103,7 @@ def demo(
 
     At the end, the demo stops everything that it started. The tables and a page stay.
     """
-    _reject_option_of_other_mode(ctx, bootstrap_server)
+    _reject_option_of_other_mode(bootstrap_server)
     say = Console(highlight=False, soft_wrap=True).print
     if bootstrap_server is None:
         _full_demo(kafka_version, int(brokers), port, Path(tables), groups, say)
@@ -118,13 +115,11 @@ def demo(
             )
 
 
-def _reject_option_of_other_mode(ctx: click.Context, bootstrap_server: str | None) -> None:
+def _reject_option_of_other_mode(bootstrap_server: str | None) -> None:
     unusable = ("kafka_version", "brokers", "port", "tables") if bootstrap_server else ("pause",)
-    given = [name for name in unusable if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        option = f"--{given[0].replace('_', '-')}"
+    if given := typed_flags(unusable):
         rule = "cannot be combined with" if bootstrap_server else "needs"
-        raise UsageError(f"{option} {rule} --bootstrap-server")
+        raise UsageError(f"{given[0]} {rule} --bootstrap-server")
 
 
 def _full_demo(kafka_version: str, brokers: int, port: int | None, tables: Path, groups: int, say: Say) -> None:

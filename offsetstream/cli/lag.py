@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from offsetstream.cli.age import AGE, Age
 from offsetstream.cli.answers import (
@@ -34,6 +33,7 @@ from offsetstream.cli.options import (
     output_of,
     output_options,
     tables_option,
+    typed_flags,
 )
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text, waiting_time_text
@@ -145,10 +145,8 @@ def lag(
         limits: dict[str, Any] = {"isolation_level": isolation_level, "timeout": timeout}
         show(output, watch, lambda: exact_answer(group, topic, str(bootstrap_server), command_config, **limits))
         return
-    source = click.get_current_context().get_parameter_source
-    if unread := [name for name in _OF_EXACT if source(name) is ParameterSource.COMMANDLINE]:
-        names = ", ".join("--" + name.replace("_", "-") for name in unread)
-        raise click.UsageError(f"lag reads the tables: give {names} with --exact only")
+    if unread := typed_flags(_OF_EXACT):
+        raise click.UsageError(f"lag reads the tables: give {', '.join(unread)} with --exact only")
 
     def ask() -> Answer:
         reader = open_reader(tables, at, group, max_age=max_age)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,6 +44,12 @@ class Value(ParamType[Any]):
 
 
 SECONDS, BROKERS = Value(kinds.SECONDS), Value(kinds.BROKERS)
+
+
+def typed_flags(names: Iterable[str]) -> list[str]:
+    """Return the flags of those options that were typed: neither the environment nor a file gave them."""
+    source = click.get_current_context().get_parameter_source
+    return [f"--{name.replace('_', '-')}" for name in names if source(name) is ParameterSource.COMMANDLINE]
 
 
 def settings_options(declared: type[Settings], excluded: tuple[str, ...] = ()) -> Callable[[Command], Command]:

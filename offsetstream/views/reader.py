@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -254,12 +253,17 @@ def columns_of(schema: TableSchema, existing: list[str] | tuple[()]) -> str:
 
 def _refuse_mistakes(columns: Mapping[str, str]) -> None:
     """Raise TablesError if the user's table of limits has a misspelt column, or one of another kind."""
+    from difflib import get_close_matches  # noqa: PLC0415 - few have this table
+
     names = {column.name: column.type for column in THRESHOLDS.columns}
     lacking = [name for name in names if name not in columns]
     for column, kind in columns.items():
-        if meant := get_close_matches(column, lacking if column not in names else (), 1):
-            raise TablesError(f"the table thresholds has a column {column}, which nothing reads: name it {meant[0]}")
-        if column in names and (kind == "VARCHAR") != (names[column] == "STRING"):
+        if column not in names:
+            if meant := get_close_matches(column, lacking, 1):
+                raise TablesError(
+                    f"the table thresholds has a column {column}, which nothing reads: name it {meant[0]}"
+                )
+        elif (kind == "VARCHAR") != (names[column] == "STRING"):
             raise TablesError(f"the column {column} of the table thresholds is a {kind}: make it {names[column]}")
     if "group_id" in lacking:
         raise TablesError(f"the table thresholds has no column group_id: its columns are {', '.join(names)}")
