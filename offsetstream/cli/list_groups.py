@@ -52,6 +52,7 @@ Examples:
     "--state",
     multiple=True,
     type=click.Choice(_STATES, case_sensitive=False),
+    metavar=f"[{'|'.join(_STATES)}]",  # newer versions of click would write them in small letters
     help="Show only groups in this state (repeatable; default: all).",
 )
 @click.option(
@@ -60,6 +61,7 @@ Examples:
     envvar="OFFSETSTREAM_GROUPS_LIST_TYPE",
     multiple=True,
     type=click.Choice(_TYPES, case_sensitive=False),
+    metavar=f"[{'|'.join(_TYPES)}]",
     help="Show only groups of this type (repeatable; default: all).",
 )
 @at_option
