@@ -60,7 +60,10 @@ def _statement(view: View, store: Store, place: str) -> str:
     names = {name: f"{place}.{quoted(name)}" if name in views else store.sql_name(name) for name in view.reads}
     # Tables under the names that the view's file uses.
     sources = ",\n".join(f"{quoted(name)} AS (TABLE {source})" for name, source in names.items())
-    query = f"WITH {sources}\nSELECT * FROM (\n{view.spark_sql}\n)" if sources else view.spark_sql
+    # Without comments and indentation: Hive's metastore in Derby takes up to 32,700 characters.
+    lines = (line.strip() for line in view.spark_sql.splitlines())
+    own = "\n".join(line for line in lines if line and not line.startswith("--"))
+    query = f"WITH {sources}\nSELECT * FROM (\n{own}\n)" if sources else own
     columns = ", ".join(f"{quoted(column.name)} COMMENT {literal(column.comment)}" for column in view.columns)
     head = f"CREATE OR REPLACE VIEW {place}.{quoted(view.name)} ({columns}) COMMENT {literal(view.comment)}"
     return f"{head} AS\n{query}"

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream.tables.path_store import PathStore
 from offsetstream.views.files import all_views, needed
+from offsetstream.views.spark import statements
 from testkit.group_world import GroupWorld
 from testkit.sampled_logs import instant
 from testkit.tables import reader_of, table_schemas, write_tables
@@ -92,3 +94,11 @@ def test_sql_that_would_be_translated_wrongly_is_refused(sql: str, said: str) ->
 def test_sql_that_is_translated_correctly_is_accepted() -> None:
     sql = "SELECT unix_micros(a) div 1000 AS b, CAST(c AS BIGINT) AS d FROM t WHERE e > f - INTERVAL '1' DAY"
     assert list(SCRIPT["lint"](sql)) == []
+
+
+def test_each_view_fits_a_metastore_in_derby() -> None:
+    """As `offsetstream views serve` has one. The place of the tables is in each query."""
+    store = PathStore("abfss://a-container-of-tables@a-storage-account.dfs.core.windows.net/kafka/eu-central/tables")
+    for statement in statements(store, "a_catalog.a_schema"):
+        head, query = statement.split(" AS\n", 1)
+        assert len(query) <= 32_700, head.split(" (")[0]
