@@ -15,17 +15,16 @@ from offsetstream.cluster.answers import TopicDescription
 from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
 from offsetstream.tables.path_store import PathStore, snapshot
-from offsetstream.tables.path_store.data_file import DataFile
-from offsetstream.tables.path_store.file_commits import put_in_place
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+from offsetstream.tables.write import append_from_tasks
+from testkit.task_rows import from_tasks
 
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]
 _NEXT = BatchId(1, 2)
@@ -94,28 +93,19 @@ def _append_old(tables: PathStore) -> None:
 
 
 def _append_file(tables: PathStore) -> None:
-    writer = tables.task_writer("offset_commits", BatchId(1, -1), datetime.now(UTC).date())
-    writer.write(_rows("offset_commits", [_commit(7, OLD_DAY)]).drop_columns(SIGNATURE))
-    new = writer.close()
-    assert new is not None
-    append_files(tables, "offset_commits", [new], BatchId(1, -1))
+    batch = BatchId(1, -1)
+    rows = _rows("offset_commits", [_commit(7, OLD_DAY)]).drop_columns(SIGNATURE)
+    append_from_tasks(tables, "offset_commits", from_tasks(tables, "offset_commits", [rows], batch), batch)
 
 
 @again_on_conflict
 def _replace_by_a_file(tables: PathStore) -> None:
-    """Replace the table's files by a new one with all rows, like Spark's part of a merge."""
+    """Replace rows by those that a task wrote, as a load does."""
     table = tables.open("groups")
-    if is_done(table, _NEXT):
-        return
-    stored = {row["offsets_partition"]: row for row in read_rows(table)}
-    empty = dict.fromkeys(table.arrow.names)
-    for number in (1, 2):  # values in users' columns stay
-        stored[number] = empty | stored.get(number, {}) | {"offsets_partition": number, "group_id": "g", "state": "new"}
-    written = DataFile(table.where, None)
-    written.write(pa.Table.from_pylist([*stored.values()], schema=table.arrow))
-    file = written.close()
-    assert file is not None
-    put_in_place(table, [file], [transaction_of(table, _NEXT)])
+    if not is_done(table, _NEXT):
+        rows = _rows("groups", [{"offsets_partition": number, "group_id": "g", "state": "new"} for number in (1, 2)])
+        new = from_tasks(tables, "groups", [rows], _NEXT)
+        table.replace_from_tasks(in_partitions([1, 2]), new, transaction_of(table, _NEXT))
 
 
 def _compact(name: str) -> Write:

@@ -33,7 +33,6 @@ from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID, create_tables
-from offsetstream.tables.files import append_files
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.optional_tables import OPERATIONS
 from offsetstream.tables.schema import ColumnSchema, all_schemas, load_schema
@@ -41,7 +40,9 @@ from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_r
 from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, StoredColumn, Transaction
 from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.write import append_from_tasks
 from testkit.merge_model import source_table
+from testkit.task_rows import from_tasks
 from testkit.waiting import today
 
 OFFSETS, COMMITS, BOOK = "committed_offsets", "offset_commits", "offsets_partitions"
@@ -456,23 +457,44 @@ def test_an_operations_table_of_an_older_version_can_hold_groups(store: Store) -
     assert rows == {"old": None, "new": None}
 
 
-def test_files_written_by_tasks_join_the_table_in_one_commit(store: Store) -> None:
+def test_rows_of_tasks_join_a_history_in_one_commit(store: Store) -> None:
     batch, day = BatchId(1, 0), date(2026, 1, 2)
-    files = []
-    for offsets in ([1, 2], [3], []):
-        writer = store.task_writer(COMMITS, batch, day)
-        if writer is None:  # tasks write no files of a catalog
-            return
-        writer.write(history(*offsets))
-        files.append(writer.close())
-    assert files[2] is None
+    rows = from_tasks(store, COMMITS, [history(*offsets) for offsets in ([1, 2], [3], [])], batch, day)
+    assert (rows.count, sum(entry.rows for entry in rows.entries)) == (3, 3)
     version = store.open(COMMITS).version
     assert recorded(store) == []
     for _ in range(2):
-        append_files(store, COMMITS, [new for new in files if new], batch)
+        append_from_tasks(store, COMMITS, rows, batch)
     assert recorded(store) == [1, 2, 3]
     assert {(row["batch_id"], row["written_day"]) for row in read_rows(store.open(COMMITS))} == {(0, day)}
     assert store.open(COMMITS).version == version + 1
+
+
+@pytest.mark.parametrize("has_note", [False, True])
+def test_rows_of_tasks_replace_those_of_their_partitions(store: Store, has_note: bool) -> None:
+    merge(store, commit(1, "a"), commit(2, "b", partition=2), commit(3, "c", partition=3), commit(9, "gone"))
+    if has_note:
+        add_note(store)
+    new = [whole(commit(10, "a"), commit(11, "d")), whole(), whole(commit(12, "e", partition=4))]
+    table = store.open(OFFSETS)
+    table.replace_from_tasks(in_partitions([1, 3, 4]), from_tasks(store, OFFSETS, new, LOAD), Transaction("load", 1))
+    assert committed(store) == {"a": 10, "b": 2, "d": 11, "e": 12}
+    assert store.open(OFFSETS).transaction_version("load") == 1
+    if has_note:
+        notes = {row["group_id"]: row["note"] for row in read_rows(store.open(OFFSETS))}
+        assert notes == {"a": "of a", "b": "of b", "d": None, "e": None}
+    table = store.open(OFFSETS)
+    table.replace_from_tasks(in_partitions([1]), from_tasks(store, OFFSETS, [whole()], LOAD), Transaction("load", 2))
+    assert committed(store) == {"b": 2, "e": 12}
+
+
+def test_rows_of_tasks_do_not_replace_what_was_written_meanwhile(store: Store) -> None:
+    merge(store, commit(1, "a"))
+    late, new = store.open(OFFSETS), from_tasks(store, OFFSETS, [whole(commit(10, "a"))], LOAD)
+    merge(store, commit(2, "b", partition=2))
+    with pytest.raises(ConflictError):
+        late.replace_from_tasks(in_partitions([1]), new, Transaction("load", 1))
+    assert committed(store) == {"a": 1, "b": 2}
 
 
 def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -> None:

@@ -6,9 +6,10 @@ Pure functions over Arrow tables. The tables have the codec's columns and `offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,7 +44,21 @@ def last_record_per_cell(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the last record of each cell, as (offset commits, all others). Undecodable records are skipped."""
     good = decoded.filter(pc.is_null(decoded["error"]))
     is_commit = pc.is_in(good["key_type"], pa.array(COMMIT_KEY_TYPES, good["key_type"].type))
-    return _last(good.filter(is_commit), COMMIT_CELL), _last(good.filter(pc.invert(is_commit)), GROUP_CELL)
+    commits, others = (good.filter(kind).sort_by("record_offset") for kind in (is_commit, pc.invert(is_commit)))
+    return last_wins(commits, COMMIT_CELL), last_wins(others, GROUP_CELL)
+
+
+def last_wins(records: pa.Table, key: Sequence[str], greatest: Sequence[str] = ()) -> pa.Table:
+    """Reduce records in log order to the last of each key; the columns `greatest` get their maximum over all of it.
+
+    All record types of today are reduced so. A type whose records are a snapshot and updates of it needs another rule.
+    """
+    numbered = records.select([*key, *greatest]).append_column("at", pa.array(np.arange(records.num_rows)))
+    found = numbered.group_by(list(key), use_threads=False).aggregate([(name, "max") for name in ("at", *greatest)])
+    last = records.take(found["at_max"])
+    for name in greatest:
+        last = last.set_column(last.schema.get_field_index(name), name, found[f"{name}_max"])
+    return last
 
 
 def group_facts(decoded: pa.Table, commits: pa.Table) -> dict[GroupKey, GroupFacts]:
@@ -66,13 +81,6 @@ def group_facts(decoded: pa.Table, commits: pa.Table) -> dict[GroupKey, GroupFac
 
 
 _OFFSETS = ("value_offset_max", "tombstone_offset_max")
-
-
-def _last(records: pa.Table, cell: tuple[str, ...]) -> pa.Table:
-    ordered = records.sort_by("record_offset")
-    numbered = ordered.select(cell).append_column("at", pa.array(range(ordered.num_rows), pa.int64()))
-    last = numbered.group_by(list(cell), use_threads=False).aggregate([("at", "max")])
-    return ordered.take(last["at_max"])
 
 
 def _rows(table: pa.Table, *columns: str) -> Iterator[tuple]:  # type: ignore[type-arg]  # of any columns

@@ -1,4 +1,4 @@
-"""Convert rows of `group_records` or `group_cells` to rows of the decoded history, group by group."""
+"""What the records of groups make of the decoded history: the driver and Spark tasks run the same functions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
+
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, changes_by_step
-from offsetstream.group_history.spans import Span, Spans
+from offsetstream.group_history.spans import Decoding, Span, Spans
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import DECODED_TABLES
 from offsetstream.tables.plain_rows import Rows
+from offsetstream.tables.row_pieces import in_pieces, to_python
+from offsetstream.tables.schema import load_schema
 
 # The columns of a row, and the order of rows: the state before a span, then its records, then the state at its end.
 ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
 COLUMNS = (*ORDER, "key_type", "key_json", "value_version", "value_json", "record_timestamp")
 _Row = Mapping[str, Any]
+
+
+def changes_of(
+    rows: Iterable[pa.RecordBatch], decoding: Decoding, topic_names: Mapping[str, str]
+) -> Iterator[dict[str, pa.Table]]:
+    """Return the changes in whole groups as rows of the `DECODED_TABLES`, in pieces; see `decoded_changes`."""
+    plain = (row for batch in rows for row in to_python(pa.Table.from_batches([batch])))
+    found = decoded_changes(plain, decoding.spans, topic_names, decoding.written)
+    return in_pieces(found, [load_schema(name).unsigned for name in DECODED_TABLES])
 
 
 def decoded_changes(

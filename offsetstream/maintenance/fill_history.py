@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from offsetstream.group_history.spans import IN_SPAN, Decoding, Span, Spans, within
-from offsetstream.group_history.spark_changes import changes_in_spark, recorded
+from offsetstream.group_history.task_changes import changes_in_tasks, recorded
 from offsetstream.maintenance.maintain import require_complete
 from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.conflict import again_on_conflict
@@ -24,7 +24,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.tally import Log
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import signed
+from offsetstream.tables.write import TableWriter, append_from_tasks
 
 _NO_BATCH = BatchId(0, -1)  # no checkpoint: neither a batch nor a load writes these rows
 _END = (1 << 63) - 1
@@ -64,13 +64,12 @@ def fill_history(spark: SparkSession, tables: Store, say: Callable[[str], None],
 
 def _fill(spark: SparkSession, tables: Store, undecoded: Undecoded, names: dict[str, str]) -> None:
     partition, log_id = undecoded.log
-    in_spark, spans = tables.in_spark(spark), {undecoded.log: Span(0, undecoded.end)}
+    writer, spans = TableWriter(spark, tables), {undecoded.log: Span(0, undecoded.end)}
     decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, _NO_BATCH)
-    with changes_in_spark([recorded(in_spark.frame(RECORDS), spans)], decoding, names) as found:
+    with changes_in_tasks(writer, [recorded(writer.rows(RECORDS), spans)], decoding, names) as found:
         for table, changes in found.items():
             once = Transaction(f"offsetstream/{table}/fill/{partition}/{log_id}", 1)
-            rows = signed(changes, _NO_BATCH).select(*load_schema(table).column_names)
-            in_spark.append(table, rows, once)
+            append_from_tasks(tables, table, changes, _NO_BATCH, once)
     _record_complete(tables, undecoded.log)
 
 

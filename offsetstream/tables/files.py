@@ -1,21 +1,11 @@
-"""The files of a table: compaction and clean-up, and the files that Spark tasks write during a load."""
+"""The files of a table: compaction and clean-up."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
-
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.transaction import BatchId, is_done, transaction_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from offsetstream.tables.store import Store
-
 
 MIB = 1024 * 1024
 # Today's files are compacted in two steps, so that a row is rewritten a few times only, not at each compaction.
@@ -97,31 +87,10 @@ class TableFiles(ABC):
 class NewFile:
     """A written file that no commit has added to the table yet.
 
-    `path` is relative to the table. `day` is the day of a history's rows. `counted` has entries for the ledger.
+    `path` is relative to the table. `day` is the day of a history's rows.
     """
 
     path: str
     day: str | None
     size: int
     statistics: str
-    counted: list[dict[str, Any]] = field(default_factory=list)
-
-
-class TaskWriter(ABC):
-    """Writes rows of a history inside a Spark task (it is pickled). A later commit adds the file to the table."""
-
-    @abstractmethod
-    def write(self, rows: pa.Table) -> None:
-        """Append rows; they have all columns except the three of `SIGNATURE`."""
-
-    @abstractmethod
-    def close(self) -> NewFile | None:
-        """Finish the file and return it; None if there were no rows."""
-
-
-@again_on_conflict
-def append_files(tables: Store, name: str, files: Sequence[NewFile], batch: BatchId) -> None:
-    """Add the files to the history table in one commit, once per batch; TablesError if a file is missing."""
-    table = tables.open(name)
-    if files and not is_done(table, batch):
-        table.append_files(files, transaction_of(table, batch))

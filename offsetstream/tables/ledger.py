@@ -95,15 +95,6 @@ def count_uncounted(tables: Store, histories: Iterable[str], above: int, batch: 
 
     If the ledger has any entry of a table, only rows with an offset of at least `above` are read.
     """
-    greatest, found = uncounted(tables, histories, above)
-    write_entries(tables, found, batch)
-    return greatest
-
-
-def uncounted(
-    tables: Store, histories: Iterable[str], above: int
-) -> tuple[dict[str, dict[Log, int]], dict[str, list[Entry]]]:
-    """Return what `count_uncounted` returns, and the entries that it writes."""
     ledger = tables.open(LEDGER)
     greatest: dict[str, dict[Log, int]] = {}
     found: dict[str, list[Entry]] = {}
@@ -113,7 +104,8 @@ def uncounted(
         logs = greatest[history].items()
         if is_open := {log: last.get(log, -1) for log, offset in logs if offset > last.get(log, -1)}:
             found[history] = _count_above(tables, history, is_open)
-    return greatest, found
+    write_entries(tables, found, batch)
+    return greatest
 
 
 def _count_above(tables: Store, history: str, offsets: Mapping[Log, int]) -> list[Entry]:

@@ -1,8 +1,8 @@
-"""Collect rows of several tables. Few are Python objects at a time, since these need about ten times the memory."""
+"""Rows of several tables, in pieces: few are Python objects at a time, since these need ten times Arrow's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,30 +21,31 @@ def to_python(records: pa.Table) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-class RowPieces:
-    """Collects plain rows (times in milliseconds) and converts them to Arrow whenever there are `ROWS_AT_ONCE`."""
+def in_pieces(found: Iterable[Mapping[str, Rows]], schemas: Sequence[TableSchema]) -> Iterator[dict[str, pa.Table]]:
+    """Yield plain rows (times in milliseconds), given by table, as Arrow tables of about `ROWS_AT_ONCE` rows together.
 
-    def __init__(self, schemas: Iterable[TableSchema]) -> None:
-        self._schemas = {schema.name: schema for schema in schemas}
-        self._pieces = {name: [schema.arrow.empty_table()] for name, schema in self._schemas.items()}
-        self._waiting: dict[str, list[Row | Assignments]] = {name: [] for name in self._schemas}
-        self._rows = 0
+    There is at least one piece, and each has all tables.
+    """
+    waiting: dict[str, list[Row | Assignments]] = {schema.name: [] for schema in schemas}
+    size = 0
+    for each in found:
+        for name, rows in each.items():
+            waiting[name] += rows
+            size += count(rows)
+        if size >= ROWS_AT_ONCE:
+            yield _converted(waiting, schemas)
+            size = 0
+    yield _converted(waiting, schemas)
 
-    def add(self, found: Mapping[str, Rows]) -> None:
-        """Add rows, given by table."""
-        for name, rows in found.items():
-            self._waiting[name] += rows
-            self._rows += count(rows)
-        if self._rows >= ROWS_AT_ONCE:
-            self._convert()
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return all added rows by table."""
-        self._convert()
-        return {name: pa.concat_tables(pieces) for name, pieces in self._pieces.items()}
+def joined(pieces: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Return all rows of the pieces by table."""
+    parts = list(pieces)
+    return {name: pa.concat_tables([part[name] for part in parts]) for name in parts[0]}
 
-    def _convert(self) -> None:
-        for name, rows in self._waiting.items():
-            self._pieces[name].append(from_rows(rows, self._schemas[name]))
-            rows.clear()
-        self._rows = 0
+
+def _converted(waiting: Mapping[str, list[Row | Assignments]], schemas: Sequence[TableSchema]) -> dict[str, pa.Table]:
+    converted = {schema.name: from_rows(waiting[schema.name], schema) for schema in schemas}
+    for rows in waiting.values():
+        rows.clear()
+    return converted

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from offsetstream.tables.damage import TableFolder
-    from offsetstream.tables.files import NewFile, TableFiles, TaskWriter
+    from offsetstream.tables.files import TableFiles
     from offsetstream.tables.merge import Merge
     from offsetstream.tables.schema import ColumnSchema, TableSchema
+    from offsetstream.tables.task_rows import TaskRows, TaskWriter
     from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
@@ -69,7 +70,7 @@ class Store(ABC):
 
     @abstractmethod
     def in_spark(self, spark: SparkSession) -> SparkTables:
-        """Return the tables for reads and writes by Spark."""
+        """Return the tables for reads by Spark."""
 
     @property
     def needs_spark(self) -> bool:
@@ -81,11 +82,8 @@ class Store(ABC):
         return self
 
     @abstractmethod
-    def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter | None:
-        """Return a writer for rows of a history, of one batch and day, for use in a Spark task.
-
-        None if tasks cannot write files of this store. The rows must then be written through Spark.
-        """
+    def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter:
+        """Return a writer for rows of a table, for use in a Spark task. Rows of a history get this batch and day."""
 
     @property
     def check_seconds(self) -> float:
@@ -238,8 +236,15 @@ class Snapshot(ABC):
         """
 
     @abstractmethod
-    def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
-        """Add files that `TaskWriter` wrote, in one commit; TablesError if a file is missing."""
+    def append_from_tasks(self, rows: TaskRows, *transactions: Transaction) -> None:
+        """Append rows that tasks made, in one commit; TablesError if a file is missing."""
+
+    @abstractmethod
+    def replace_from_tasks(self, where: str, rows: TaskRows, *transactions: Transaction) -> None:
+        """Replace all rows of a state table that match the condition by rows that tasks made, in one commit.
+
+        A row keeps the values of a user's columns.
+        """
 
     @abstractmethod
     def commit_nothing(self, *transactions: Transaction) -> None:
@@ -267,7 +272,7 @@ class Snapshot(ABC):
 
 
 class SparkTables(ABC):
-    """The tables for a Spark session. Raises the errors of `Snapshot`, and Spark's own."""
+    """The tables for reads by a Spark session. Raises the errors of `Snapshot`, and Spark's own."""
 
     @abstractmethod
     def require_reachable(self) -> None:
@@ -276,14 +281,3 @@ class SparkTables(ABC):
     @abstractmethod
     def frame(self, name: str) -> DataFrame:
         """Return the table's current rows."""
-
-    @abstractmethod
-    def append(self, name: str, rows: DataFrame, transaction: Transaction) -> None:
-        """Append rows with all of our columns; skip this if the table already has the transaction."""
-
-    @abstractmethod
-    def replace(self, name: str, rows: DataFrame, where: str, transaction: Transaction) -> None:
-        """Replace all rows that match the condition by `rows`, which have our columns; skip this like `append`.
-
-        A row keeps the values of a user's columns.
-        """

@@ -1,23 +1,32 @@
-"""Write rows from Spark: append to a history, replace rows of a state table."""
+"""Writes of rows that Spark tasks compute, for inputs that are too large for the driver. Each can be repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark import StorageLevel, inheritable_thread_target
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.session_settings import with_settings
 from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import BatchId, transaction_of
+from offsetstream.tables.task_rows import TaskRows, TaskWriter, task_writers
+from offsetstream.tables.transaction import BatchId, is_made, transaction_of
+
+# Computes rows by table from the rows that a task has, in pieces.
+Compute = Callable[[Iterator[pa.RecordBatch]], Iterable[Mapping[str, pa.Table]]]
+_FROM_TASKS = pa.schema([("table", pa.string()), ("rows", pa.binary()), ("report", pa.string())])
 
 
 class TableWriter:
-    """Writes the rows of micro-batches and loads; each write can be repeated."""
+    """Has tasks compute rows of tables, and writes these rows under a micro-batch or load."""
 
     def __init__(self, spark: SparkSession, tables: Store) -> None:
         self.spark = spark
@@ -35,26 +44,64 @@ class TableWriter:
         with with_settings(self.spark, dict.fromkeys(names, "false")):
             yield
 
-    def append(self, table: str, rows: DataFrame, batch: BatchId) -> None:
-        """Append rows to a history table; `rows` has its columns except the three of `SIGNATURE`."""
-        complete = signed(rows, batch).select(*load_schema(table).column_names)
-        self._write_again_on_conflict(table, batch, partial(self._in_spark.append, table, complete))
+    @contextmanager
+    def computed(
+        self, given: DataFrame, compute: Compute, names: Collection[str], batch: BatchId
+    ) -> Iterator[dict[str, TaskRows]]:
+        """Have tasks compute the rows of the tables `names`, each from its partition of `given`."""
+        work = partial(_computed, compute=compute, writers=task_writers(self.tables, names, batch))
+        found = given.mapInArrow(work, from_arrow_schema(_FROM_TASKS)).persist(StorageLevel.DISK_ONLY)
+        try:
+            told = found.where("report IS NOT NULL").collect()
+            reports = [(row["table"], json.loads(row["report"])) for row in told]
+            yield {
+                name: TaskRows.of((report for table, report in reports if table == name), found.where(_packed(name)))
+                for name in names
+            }
+        finally:
+            found.unpersist()
 
-    def replace(self, table: str, rows: DataFrame, batch: BatchId, where: str) -> None:
-        """Replace all rows of a state table that match the condition by `rows`, in one commit."""
-        self._write_again_on_conflict(table, batch, partial(self._in_spark.replace, table, rows, where))
+    def append(self, rows: Mapping[str, TaskRows], batch: BatchId) -> None:
+        """Append rows to history tables, to all at the same time."""
+        self._at_once([partial(append_from_tasks, self.tables, name, own, batch) for name, own in rows.items()])
 
-    @again_on_conflict
-    def _write_again_on_conflict(self, table: str, batch: BatchId, write: Callable[[Transaction], None]) -> None:
-        write(transaction_of(self.tables.open(table), batch))
+    def replace(self, rows: Mapping[str, TaskRows], batch: BatchId, where: str) -> None:
+        """Replace all rows of state tables that match the condition, of all at the same time, each in one commit."""
+        self._at_once([partial(_replace, self.tables, name, own, batch, where) for name, own in rows.items()])
+
+    def _at_once(self, steps: list[Step]) -> None:
+        in_parallel(steps, inheritable_thread_target(self.spark))
 
 
-def signed(rows: DataFrame, batch: BatchId) -> DataFrame:
-    """Return the rows of a history with the columns of `SIGNATURE`: the batch that wrote them, and today."""
-    return rows.withColumns(
-        {
-            "checkpoint_id": F.lit(batch.checkpoint_id),
-            "batch_id": F.lit(batch.batch_id).cast("bigint"),
-            "written_day": F.to_date(F.current_timestamp()),
-        }
-    )
+@again_on_conflict
+def append_from_tasks(
+    tables: Store, name: str, rows: TaskRows, batch: BatchId, once: Transaction | None = None
+) -> None:
+    """Append rows to a history table, unless it has this batch, or the transaction `once`."""
+    table = tables.open(name)
+    transaction = once or transaction_of(table, batch)
+    if rows.count and not is_made(table, transaction):
+        table.append_from_tasks(rows, transaction)
+
+
+@again_on_conflict
+def _replace(tables: Store, name: str, rows: TaskRows, batch: BatchId, where: str) -> None:
+    table = tables.open(name)
+    transaction = transaction_of(table, batch)
+    if not is_made(table, transaction):
+        table.replace_from_tasks(where, rows, transaction)
+
+
+def _packed(name: str) -> Column:
+    return (F.col("table") == name) & F.col("rows").isNotNull()
+
+
+def _computed(
+    batches: Iterator[pa.RecordBatch], compute: Compute, writers: Mapping[str, TaskWriter]
+) -> Iterator[pa.RecordBatch]:
+    for piece in compute(batches):
+        for name, rows in piece.items():
+            for packed in writers[name].write(rows):
+                yield pa.RecordBatch.from_pylist([{"table": name, "rows": packed}], _FROM_TASKS)
+    reports = [{"table": name, "report": json.dumps(writer.close())} for name, writer in writers.items()]
+    yield pa.RecordBatch.from_pylist(reports, _FROM_TASKS)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import CatalogStore
+from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
+from offsetstream.tables.store import Snapshot, Store
+from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from testkit.processes import offsetstream
 from testkit.small_writes import WRITES, Between
-from testkit.tables import append_rows, new_tables, snapshot_at
+from testkit.tables import append_rows, new_tables
+from testkit.task_rows import from_tasks
 
 pytestmark = pytest.mark.long
 
@@ -48,30 +51,10 @@ def test_driver_writes_survive_concurrent_spark_writes(
         assert write.found(tables) == write.expected, write.name
 
 
-def rows_that_beat(spark: SparkSession, path: str, states: dict[int, str]) -> DataFrame:
-    """Return rows of `groups`.
-
-    While they are read, delta-rs rewrites the table that Spark's write has already opened.
-    """
-
-    def beat(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows and DeltaTable(path).history(1)[0]["operation"] != "OPTIMIZE":
-                DeltaTable(path).optimize.z_order(["group_id"])
-            yield batch
-
-    rows = [{"offsets_partition": number, "group_id": "g", "state": state} for number, state in states.items()]
-    source = spark.createDataFrame(pa.Table.from_pylist(rows, schema=load_schema("groups").arrow)).coalesce(1)
-    return source.mapInArrow(beat, source.schema)
-
-
-def test_spark_writes_survive_concurrent_delta_rs_writes(spark: SparkSession, tables: PathStore) -> None:
-    WRITES[0].prepare(tables)
-    path = tables.table("groups")
-    rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
-    TableWriter(spark, tables).replace("groups", rows, BatchId(1, -1), in_partitions([1, 2]))
-    assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(path).history()]
-    assert sorted(row["state"] for row in read_rows(snapshot_at(path))) == ["new", "new", "old"]
+def new_groups(tables: Store, *partitions: int) -> dict[str, TaskRows]:
+    rows = [{"offsets_partition": number, "group_id": "g", "state": "new"} for number in partitions]
+    parts = [pa.Table.from_pylist(rows, schema=load_schema("groups").arrow)]
+    return {"groups": from_tasks(tables, "groups", parts, BatchId(1, -1))}
 
 
 def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, spark: SparkSession) -> None:
@@ -93,13 +76,24 @@ def operations(spark: SparkSession, table: str) -> list[str]:
     return [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY {table}").collect()]
 
 
-def test_a_catalogs_rows_are_replaced_while_its_table_is_optimized(catalog: CatalogStore, spark: SparkSession) -> None:
+def test_a_catalogs_rows_are_replaced_while_its_table_is_optimized(
+    catalog: CatalogStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups"])
     WRITES[0].prepare(catalog)
     table = catalog.table("groups")
     path = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["location"].removeprefix("file:")
-    rows = rows_that_beat(spark, path, {1: "new", 2: "new"})
-    TableWriter(spark, catalog).replace("groups", rows, BatchId(1, -1), in_partitions([1, 2]))
+    (name, rows), opened = *new_groups(catalog, 1, 2).items(), list[Snapshot]()
+
+    def open_and_optimize(_: CatalogStore, name: str) -> Snapshot:
+        opened.append(CatalogSnapshot(catalog, name))
+        if len(opened) == 1:
+            DeltaTable(path).optimize.z_order(["group_id"])
+        return opened[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CatalogStore, "open", open_and_optimize)
+        TableWriter(spark, catalog).replace({name: rows}, BatchId(1, -1), in_partitions([1, 2]))
     assert operations(spark, table)[0] != "OPTIMIZE"
     assert "OPTIMIZE" in operations(spark, table)
     assert WRITES[0].found(catalog) == WRITES[0].expected
@@ -146,14 +140,12 @@ def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
 
 
-def test_spark_keeps_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
+def test_a_large_load_keeps_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
     WRITES[0].prepare(tables)
     table = f"delta.`{tables.table('groups')}`"
     spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
     spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
-    found = [{"offsets_partition": number, "group_id": "g", "state": "new"} for number in (1, 2)]
-    rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=load_schema("groups").arrow))
     for replaced, kept in (([1, 2], {0: "mine"}), ([0, 1, 2], {})):
-        TableWriter(spark, tables).replace("groups", rows, BatchId(1, -1), in_partitions(replaced))
+        TableWriter(spark, tables).replace(new_groups(tables, 1, 2), BatchId(1, -1), in_partitions(replaced))
         notes = {row["offsets_partition"]: row["note"] for row in read_rows(tables.open("groups"))}
         assert notes == kept | {1: "mine", 2: None}

@@ -18,8 +18,7 @@ from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.decode import decode
-from offsetstream.stream.state.columns import with_value_offsets
+from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.catalog_store import CatalogStore
@@ -68,7 +67,7 @@ def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *
     """Apply logs. `in_tasks`: reduce them in tasks first, as the job does in a load and in a large batch."""
     if in_tasks:
         with pass_over(frame(spark, logs), None, len(logs)) as passed:
-            decoded = collect(passed.cells.decoded)
+            decoded = passed.cells.decoded.toArrow()
     else:
         decoded = collect(with_value_offsets(decode(frame(spark, logs), len(logs))))
     state.apply(decoded, batch, loaded=range(len(logs)) if batch.is_load else ())

@@ -12,17 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.group_history import driver_changes
+from offsetstream.maintenance import fill_history as filling
 from offsetstream.maintenance.fill_history import Undecoded, fill_history, undecoded_logs
 from offsetstream.stream.apply.batch import BatchReader
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import LogPass, pass_over
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.tables import write
 from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.path_store.spark import PathSpark
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.size import MAX_SMALL_ROWS
 from offsetstream.tables.small_tables import read_rows
@@ -78,10 +79,10 @@ class Job:
             reader.read(frame(self.writer.spark, new), offsets, batch) as read,
             dying_before(dies_before),
         ):
-            assert (read.passed is not None) is (self._way != "small")
+            assert isinstance(read.records, LogPass) is (self._way != "small")
             die_at("records", dies_before)
             count = read.append_to(self.history, batch)
-            self.decoded_history.append(read.records, read.size, ends, batch)
+            self.decoded_history.append(read.of_groups, read.size, ends, batch)
             die_at("state", dies_before)
             self.state.apply(read.cells, batch, has_cells=read.size.has_cells)
             count()  # it runs in parallel with the others, and may end last
@@ -106,13 +107,13 @@ class Job:
         self.book.start_load(ends)
         self.book.write(batch)
         self.history = self._opened()
-        passes = pass_over(frame(self.writer.spark, records), self.history.of_commits(batch), PARTITIONS)
+        passes = pass_over(frame(self.writer.spark, records), self.history.target(batch), PARTITIONS)
         with large_if(self._way), passes as passed:
-            others, cells = passed.others.fetched(), passed.cells.fetched()
+            of_groups, cells = passed.of_groups.fetched(), passed.cells.fetched()
             with dying_before(dies_before):
                 die_at("records", dies_before)
-                self.history.append_passed(passed, others, batch)()
-                self.decoded_history.append_load(others, cells, passed.shares, list(ends), batch)
+                self.history.append_passed(passed, batch)()
+                self.decoded_history.append_load(of_groups, cells, passed.shares, list(ends), batch)
                 die_at("state", dies_before)
                 self.state.apply(cells, batch, loaded=list(ends))
                 die_at("book", dies_before)
@@ -139,7 +140,8 @@ def die_at(place: str, dies_before: str | None) -> None:
 def dying_before(table: str | None) -> Iterator[None]:
     """Have a job die before it writes a table of the decoded history, or before another named step."""
     with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((driver_changes, "append_rows"), (TableWriter, "append"), (PathSpark, "append")):
+        writes = ((driver_changes, "append_rows"), (write, "append_from_tasks"), (filling, "append_from_tasks"))
+        for owner, name in writes:
             patch.setattr(owner, name, _dying(getattr(owner, name), table))
         if table is None:
             yield

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from offsetstream.codec import decode_records
 from offsetstream.stream.apply.history import History, history_positions
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import Records, collect
+from offsetstream.stream.state.size import collect
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
@@ -26,9 +27,8 @@ from offsetstream.tables.write import TableWriter
 from offsetstream.verify.ledger import ledger_differences
 from tests.spark.log import PARTITIONS, Record, frame, random_log
 
-# By the driver alone, or in a pass over the log, of which group records stay in Spark if they are large.
-Way = Literal["small", "pass", "large"]
-every_way = pytest.mark.parametrize("way", ["small", "pass", "large"])
+Way = Literal["small", "pass"]  # by the driver alone, or by tasks in a pass over the log
+every_way = pytest.mark.parametrize("way", ["small", "pass"])
 LOG_IDS = {0: 0, 1: 3, 2: 1, 3: 0}
 BEFORE = datetime.now(UTC).date()
 
@@ -71,9 +71,8 @@ def append(
 ) -> None:
     decoded = decode(frame(spark, log), PARTITIONS)
     if way != "small":
-        with pass_over(frame(spark, log), history.of_commits(batch), PARTITIONS) as passed:
-            others = passed.others.decoded
-            history.append_passed(passed, collect(others) if way == "pass" else others, batch)()
+        with pass_over(frame(spark, log), history.target(batch), PARTITIONS) as passed:
+            history.append_passed(passed, batch)()
     else:
         history.append_uncounted(collect(decoded), batch)()
 
@@ -140,22 +139,21 @@ def test_records_missing_from_an_interrupted_batch_are_found(
     starts, ends = dict.fromkeys(LOG_IDS, 0), dict.fromkeys(LOG_IDS, max(record.record_offset for record in log) + 1)
     hidden = [record for record in log if record not in given]
     assert any(positions[table_of(record)][2] > record.record_offset for record in hidden)
-    shown: Records = collect(decoded)
-    written = None
+    read: Callable[[str], Mapping[int, int]] = partial(history.already_in, decoded=collect(decoded))
     if way != "small":
-        with pass_over(frame(spark, log), history.of_commits(BatchId(2, 0)), PARTITIONS) as passed:
-            others, written = passed.others.decoded, passed.written
-            shown = collect(others) if way == "pass" else others
-    assert history.lacks(shown, starts, ends, written) == {2}
-    assert history.lacks(shown, ends, ends, written) == set()  # all records are applied
-    assert History(writer, LOG_IDS, {}).lacks(shown, starts, ends, written) == set()  # it will be appended
+        with pass_over(frame(spark, log), history.target(BatchId(2, 0)), PARTITIONS) as passed:
+            read = passed.written.__getitem__
+    assert history.lacks(read, starts, ends) == {2}
+    assert history.lacks(read, ends, ends) == set()  # all records are applied
+    assert History(writer, LOG_IDS, {}).lacks(read, starts, ends) == set()  # it will be appended
 
     no_history = History(writer, LOG_IDS, positions, ["offset_commits"])
-    assert no_history.lacks(shown, starts, ends, written) == set()
+    assert no_history.lacks(read, starts, ends) == set()
 
     last = max(record.record_offset for record in hidden)
     later = decode(frame(spark, [record for record in log if record.record_offset > last]), PARTITIONS)
-    assert history.lacks(collect(later), dict.fromkeys(LOG_IDS, last + 1), ends) == set()
+    of_later = partial(history.already_in, decoded=collect(later))
+    assert history.lacks(of_later, dict.fromkeys(LOG_IDS, last + 1), ends) == set()
 
 
 @every_way

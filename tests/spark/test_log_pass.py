@@ -4,14 +4,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.stream.apply import log_pass
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import HistoryTarget, pass_over
 from tests.spark.log import PARTITIONS, frame, random_log
 
 
 @pytest.mark.parametrize("records", [0, 40])
 def test_small_results_reach_the_driver_unchanged(spark: SparkSession, records: int) -> None:
-    with pass_over(frame(spark, random_log(3, records)), None, PARTITIONS) as passed:
-        for part in (passed.cells, passed.others):
+    target = HistoryTarget({}, {}, {}, is_decoded=True)
+    with pass_over(frame(spark, random_log(3, records)), target, PARTITIONS) as passed:
+        for part in (passed.cells, passed.of_groups):
             in_spark = part.decoded.toArrow()
             assert part.brought is not None
             assert part.brought.equals(in_spark)

@@ -1,4 +1,4 @@
-"""Spark replaces rows and the driver merges rows: together as a dictionary does (testkit/merge_model.py)."""
+"""Tasks replace rows and the driver merges rows: together as a dictionary does (testkit/merge_model.py)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.write import TableWriter
 from testkit.merge_model import MergeModel, in_order, random_steps, source_table
 from testkit.tables import new_tables
+from testkit.task_rows import from_tasks
 
 STEPS = 8
 
@@ -35,7 +36,9 @@ def test_replacements_and_merges_equal_a_dictionary(
         for _ in range(2):
             if step.only:
                 kept = source.filter(pc.invert(source[DELETED])).drop_columns(DELETED)
-                writer.replace(name, spark.createDataFrame(kept), step.batch, in_partitions(step.only))
+                parts = [kept.slice(0, 2), kept.slice(2)]
+                new = from_tasks(tables, name, parts, step.batch)
+                writer.replace({name: new}, step.batch, in_partitions(step.only))
                 replaced += kept.num_rows
             else:
                 merge_on_driver(tables, source, step.merge(schema, newer_only=newer_only), step.batch)

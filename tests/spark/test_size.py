@@ -11,10 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
-from offsetstream.stream.apply.log_pass import CommitHistory, pass_over
-from offsetstream.stream.decode import decode
-from offsetstream.stream.state.columns import with_value_offsets
-from offsetstream.stream.state.size import Share, batch_size, by_partition, collect, collect_small, without_filtered
+from offsetstream.stream.apply.log_pass import HistoryTarget, pass_over
+from offsetstream.stream.decode import decode, with_value_offsets
+from offsetstream.stream.state.size import Share, batch_size, collect, collect_small, without_filtered
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.size import SMALL_BYTES
 from tests.spark.log import PARTITIONS, RAW
@@ -52,9 +51,9 @@ def test_a_batch_counts_the_size_of_its_json(spark: SparkSession) -> None:
     assert value is not None
     assert _RECORDS * len(value) < SMALL_BYTES
     rows = [(0, offset, 0, key, value) for offset in range(_RECORDS)]
-    with pass_over(_raw(spark, rows), CommitHistory(None, {}, {}), PARTITIONS) as passed:
+    with pass_over(_raw(spark, rows), HistoryTarget({}, {}, {}, is_decoded=True), PARTITIONS) as passed:
         assert passed.records == {"offset_commits": 0, "group_records": _RECORDS, "undecodable_records": 0}
-        assert not passed.others.size.fits_driver
+        assert not passed.of_groups.size.fits_driver
 
 
 def test_a_small_batch_read_by_one_spark_job_equals_one_read_by_two(spark: SparkSession) -> None:
@@ -81,15 +80,6 @@ def test_a_value_above_its_share_is_read_unless_all_are_too_long(spark: SparkSes
     many = with_value_offsets(decode(_raw(spark, [long] * (SMALL_BYTES // len(long[4]) + 1)), PARTITIONS))
     assert collect_small(many, at_most) is None
     decoded.unpersist()
-
-
-def test_spark_sizes_records_like_arrow(spark: SparkSession) -> None:
-    times = "timestamp_millis(CASE WHEN id < 90 THEN id END)"
-    records = spark.range(100).select(
-        F.expr("int(id % 3) AS offsets_partition"), F.expr(f"{times} AS record_timestamp")
-    )
-    expected = {0: Share(34, 87), 1: Share(33, 88), 2: Share(33, 89)}
-    assert by_partition(records) == by_partition(records.toArrow()) == expected
 
 
 def test_python_workers_get_few_large_records_at_a_time(spark: SparkSession) -> None:

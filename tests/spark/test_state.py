@@ -15,14 +15,14 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.decode import decode
+from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state import state_tables
-from offsetstream.stream.state.columns import with_value_offsets
-from offsetstream.stream.state.size import batch_size, collect
+from offsetstream.stream.state.size import Part, batch_size, collect
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables import size
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.size import Size
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -68,8 +68,8 @@ def load(
     way: Way = "small",
 ) -> None:
     with pass_over(frame(writer.spark, records), None, PARTITIONS) as passed:
-        cells, state = passed.cells.decoded, StateTables(writer.tables, coordinator, log_ids, {})
-        state.apply(cells.toArrow() if way == "small" else cells, LOAD, loaded=sorted(partitions))
+        cells, state = passed.cells, StateTables(writer.tables, coordinator, log_ids, {})
+        state.apply(cells.decoded.toArrow() if way == "small" else cells, LOAD, loaded=sorted(partitions))
 
 
 def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Record], batch: BatchId, way: Way) -> None:
@@ -77,8 +77,8 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
     state, collected = StateTables(writer.tables, coordinator, LOGS, {}), collect(decoded)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(size, "SMALL_ROWS", SMALL)
-        given = collected if way == "small" else decoded
-        state.apply(given, batch, has_cells=batch_size(collected).has_cells)
+        part = Part(decoded.drop("key", "value", "key_bytes"), Size(collected.num_rows, collected.nbytes), None)
+        state.apply(collected if way == "small" else part, batch, has_cells=batch_size(collected).has_cells)
     decoded.unpersist()
 
 

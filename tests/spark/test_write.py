@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -16,8 +17,11 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
+from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.transaction import BatchId, transaction_of
 from offsetstream.tables.write import TableWriter
+from testkit.small_writes import SIGNATURE
+from testkit.task_rows import from_tasks
 from testkit.waiting import SECONDS
 
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
@@ -37,17 +41,17 @@ def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, wri
 
 
 @pytest.mark.parametrize("batch", [BatchId(2, 5), LOAD])
-def test_a_spark_write_started_before_the_fence_does_not_commit_after_it(
+def test_a_write_of_tasks_started_before_the_fence_does_not_commit_after_it(
     spark: SparkSession, writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, batch: BatchId
 ) -> None:
+    def made(name: str) -> dict[str, TaskRows]:
+        columns = [field for field in load_schema(name).arrow if field.name not in SIGNATURE]
+        row = dict.fromkeys(field.name for field in columns) | {"offsets_partition": 1, "log_id": 0, "record_offset": 1}
+        return {name: from_tasks(tables, name, [pa.Table.from_pylist([row], pa.schema(columns))], batch)}
+
     def both() -> None:
-        for name in ("groups", "group_records"):
-            row = dict.fromkeys(load_schema(name).column_names) | {"offsets_partition": 1, "group_id": "g"}
-            rows = spark.createDataFrame(pa.Table.from_pylist([row], schema=load_schema(name).arrow))
-            if name == "groups":
-                writer.replace(name, rows, batch, OF_PARTITION_1)
-            else:
-                writer.append(name, rows, batch)
+        writer.replace(made("groups"), batch, OF_PARTITION_1)
+        writer.append(made("group_records"), batch)
 
     begun = {name: transaction_of(tables.open(name), batch) for name in ("groups", "group_records")}
     Checkpoint(spark, "unused", 3).shut_out_older(tables)
@@ -98,3 +102,24 @@ def test_a_condition_means_the_same_to_spark_and_to_the_driver(
     for number, (where, group) in enumerate(zip(wheres, groups * 2, strict=True)):
         assert [row.group_id for row in found if row.holds[number]] == [group]
         assert [row["group_id"] for row in read_rows(table, where)] == [group]
+
+
+def test_tasks_compute_rows_that_the_driver_commits(
+    spark: SparkSession, writer: TableWriter, tables: PathStore
+) -> None:
+    given = spark.createDataFrame([(number % 3, f"g{number}") for number in range(40)], _GIVEN).repartition(4)
+    with writer.computed(given, _groups_of, ["groups", "group_members"], LOAD) as found:
+        assert (found["groups"].count, found["group_members"].count) == (40, 0)
+        assert len(found["groups"].files) in range(2, 5)
+        writer.replace(found, LOAD, OF_PARTITION_1 + " OR offsets_partition <> 1")
+    rows = [(row["offsets_partition"], row["group_id"]) for row in read_rows(tables.open("groups"))]
+    assert sorted(rows) == sorted((number % 3, f"g{number}") for number in range(40))
+
+
+_GIVEN = "offsets_partition int, group_id string"
+
+
+def _groups_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, pa.Table]]:
+    for batch in batches:
+        schema = load_schema("groups").arrow
+        yield {"groups": pa.Table.from_pylist(batch.to_pylist(), schema)}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -14,12 +15,11 @@ from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import LogPass, pass_over
-from offsetstream.stream.decode import Decoder
+from offsetstream.stream.decode import Decoder, partition_number, with_value_offsets
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.figures import offsets_to_go
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.columns import partition_number, with_value_offsets
 from offsetstream.stream.state.size import (
     ON_DISK,
     BatchSize,
@@ -56,25 +56,28 @@ class BatchReport:
 class BatchRecords:
     """The records of a batch.
 
-    `records`: those for the history, except for commits that tasks wrote. `cells`: those for the state, which may be
-    only the last of each key. `shares`: the share of each offsets partition. `passed`: set if tasks reduced them.
+    `records`: all of them, or a pass in which tasks reduced them. `of_groups`: at least the group records, for the
+    decoded history. `cells`: those for the state, which may be only the last of each key. `shares`: the share of each
+    offsets partition.
     """
 
-    records: Records
+    records: pa.Table | LogPass
+    of_groups: Records
     cells: Records
     size: BatchSize
     shares: Mapping[int, Share]
-    passed: LogPass | None = None
 
     def missing_in(self, history: History, starts: Mapping[int, int], ends: Mapping[int, int]) -> set[int]:
         """Return the partitions in which the history lacks records, and will not get them."""
-        return history.lacks(self.records, starts, ends, None if self.passed is None else self.passed.written)
+        if isinstance(self.records, LogPass):
+            return history.lacks(self.records.written.__getitem__, starts, ends)
+        return history.lacks(partial(history.already_in, decoded=self.records), starts, ends)
 
     def append_to(self, history: History, batch: BatchId) -> Step:
         """Append the records to the history, and return the step that counts them."""
-        if self.passed is None:
-            return history.append_uncounted(self.records, batch, self.size.tables)
-        return history.append_passed(self.passed, self.records, batch)
+        if isinstance(self.records, LogPass):
+            return history.append_passed(self.records, batch)
+        return history.append_uncounted(self.records, batch, self.size.tables)
 
 
 class BatchReader:
@@ -91,11 +94,11 @@ class BatchReader:
         """Read raw records, which take up to this number of offsets. Tasks write files; only a commit adds these."""
         if (collected := self._collected(raw, offsets)) is not None:
             kept, shares = without_filtered(collected)
-            yield BatchRecords(kept, kept, batch_size(kept), shares)
+            yield BatchRecords(kept, kept, kept, batch_size(kept), shares)
             return
-        commits = self._history.of_commits(batch) if self._history.keeps_records else None
-        with pass_over(raw, commits, self._placed_by, self._filters) as passed:
-            yield BatchRecords(passed.others.fetched(), passed.cells.fetched(), passed.size, passed.shares, passed)
+        with pass_over(raw, self._history.target(batch), self._placed_by, self._filters) as passed:
+            of_groups, cells = passed.of_groups.fetched(), passed.cells.fetched()
+            yield BatchRecords(passed, of_groups, cells, BatchSize(passed.records), passed.shares)
 
     def _collected(self, raw: DataFrame, offsets: int) -> pa.Table | None:
         """Return the decoded records on the driver; None if there may be too many, or if they are too long."""
@@ -152,7 +155,7 @@ class BatchWriter:
                 self._watch.refresh_topics(batch)
             with running_alongside(read.append_to(self._history, batch)):
                 if self._history.keeps_records:
-                    self._decoded_history.append(read.records, read.size, ends, batch)
+                    self._decoded_history.append(read.of_groups, read.size, ends, batch)
                 if read.size.has_state:
                     self._state.apply(read.cells, batch, has_cells=read.size.has_cells)
         filtered = {number: share.filtered for number, share in read.shares.items() if share.filtered}

@@ -9,7 +9,6 @@ the state comes from that history.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -17,38 +16,27 @@ from pyspark.sql import DataFrame
 from offsetstream.group_history.driver_changes import DriverChangeWriter, placed
 from offsetstream.group_history.incomplete_steps import stored_tails, until_complete_steps
 from offsetstream.group_history.spans import Decoding, Span, Spans, spans_where
-from offsetstream.group_history.spark_changes import SparkChangeWriter
+from offsetstream.group_history.task_changes import TaskChangeWriter
 from offsetstream.stream.apply.history import history_positions
+from offsetstream.stream.decode import is_commit
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.state.columns import is_of
-from offsetstream.stream.state.size import BatchSize, Records, Share, collect
+from offsetstream.stream.state.size import BatchSize, Records, Share
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, RECORDS
+from offsetstream.tables.record_rows import belongs_to
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-Records_contra = TypeVar("Records_contra", contravariant=True)
-
-
-class ChangeWriter(Protocol[Records_contra]):
-    """An engine that appends the changes by decoded records to the decoded history.
-
-    For stored spans, it reads the history of records. For other spans, the records are passed, and in a batch the state
-    before them comes from the state tables.
-    """
-
-    def append_batch(self, records: Records_contra, decoding: Decoding) -> None:
-        """Append the changes by the records of a batch."""
-
-    def append_load(self, records: Records_contra, cells: Records_contra, decoding: Decoding) -> None:
-        """Append the changes by the records of loaded partitions. `cells`: the state after them."""
-
 
 class DecodedHistory:
-    """Append each change once. `most_at_once`: the maximum number of offsets in a batch of Spark."""
+    """Append each change once. `most_at_once`: the maximum number of offsets in a batch of Spark.
+
+    The driver decodes few records, and tasks decode many. For stored spans, both read the history of records. For other
+    spans of a batch, the state before them comes from the state tables.
+    """
 
     def __init__(
         self, writer: TableWriter, book: PartitionBook, topic_names: Mapping[str, str], most_at_once: int
@@ -57,7 +45,7 @@ class DecodedHistory:
         self._tables = writer.tables
         self._book = book
         self._driver = DriverChangeWriter(writer.tables, topic_names)
-        self._spark: ChangeWriter[DataFrame] = SparkChangeWriter(writer, topic_names)
+        self._tasks = TaskChangeWriter(writer, topic_names)
         self._most_at_once = most_at_once
         self._written: dict[str, dict[int, int]] = {}
         self._recorded: Mapping[int, int] = {}
@@ -95,8 +83,11 @@ class DecodedHistory:
         known = {number: found[log]["decoded_from_offset"] for number, log in logs.items() if log in found}
         self._book.note_decoded({**starts, **known})
 
-    def append(self, decoded: Records, size: BatchSize, ends: Mapping[int, int], batch: BatchId) -> None:
-        """Append the changes by a batch of decoded records up to `ends`. The history of records has it already."""
+    def append(self, of_groups: Records, size: BatchSize, ends: Mapping[int, int], batch: BatchId) -> None:
+        """Append the changes by a batch up to `ends`. The history of records has it already.
+
+        `of_groups`: the decoded group records of the batch; others do no harm.
+        """
         rows = self._book.rows
         spans: Spans = {
             (number, rows[number].log_id): Span(start, end, number in self._ahead, self._known_step_ends(number))
@@ -104,18 +95,18 @@ class DecodedHistory:
             if (start := rows[number].next_decoded_offset) is not None and end > start
         }
         if size.has_cells or self._ahead & ends.keys():
-            spans = self._until_complete_steps(spans, ends, decoded)
+            spans = self._until_complete_steps(spans, ends, of_groups)
             decoding = Decoding(spans, self._written, batch)
-            if isinstance(decoded, DataFrame):
-                self._spark.append_batch(decoded, decoding)
+            if isinstance(of_groups, pa.Table):
+                self._driver.append_batch(of_groups, decoding)
             else:
-                self._driver.append_batch(decoded, decoding)
+                self._tasks.append_batch(decoding)
         self._book.note_decoded({log[0]: span.end for log, span in spans.items()})
         self._ahead = {log[0] for log, span in spans.items() if span.end < ends[log[0]]}
 
     def append_load(
         self,
-        records: Records,
+        of_groups: Records,
         cells: Records,
         shares: Mapping[int, Share],
         partitions: Collection[int],
@@ -123,8 +114,8 @@ class DecodedHistory:
     ) -> None:
         """Append the changes by the records of loaded partitions. The history of records has these already.
 
-        `records`: decoded records other than commits. `cells`: the decoded state after them. For logs that the tables
-        knew before, records that are not decoded yet come from the history of records.
+        `of_groups`: the decoded group records. `cells`: the decoded state after them. For logs that the tables knew
+        before, records that are not decoded yet come from the history of records.
         """
         rows = self._book.rows
         first = {number: 0 for number in partitions if rows[number].next_decoded_offset is None}
@@ -143,28 +134,30 @@ class DecodedHistory:
         }
         decoding = Decoding(spans, self._written, batch)
         stored = self._driver.size_of(decoding.of(is_stored=True))
-        if isinstance(records, pa.Table) and stored.fits_driver:
-            # Each cell of a group is one of these records. So they fit too, even if those of commits do not.
-            final = cells if isinstance(cells, pa.Table) else collect(cells.where(is_of(RECORDS)))
-            self._driver.append_load(records, final, decoding)
+        final = cells if isinstance(cells, pa.Table) else cells.decoded.where(f"NOT {is_commit()}")
+        if not isinstance(of_groups, pa.Table) or not stored.fits_driver:
+            self._tasks.append_load(self._in_spark(final), decoding)
         else:
-            self._spark.append_load(self._in_spark(records), self._in_spark(cells), decoding)
+            # Each cell of a group is one of these records. So they fit too, even if those of commits do not.
+            self._driver.append_load(of_groups, final if isinstance(final, pa.Table) else final.toArrow(), decoding)
         self._book.note_decoded({log[0]: span.end for log, span in spans.items()})
         self._ahead -= set(partitions)
 
-    def _in_spark(self, records: Records) -> DataFrame:
-        return records if isinstance(records, DataFrame) else self._writer.spark.createDataFrame(records)
+    def _in_spark(self, cells: DataFrame | pa.Table) -> DataFrame:
+        if isinstance(cells, DataFrame):
+            return cells
+        return self._writer.spark.createDataFrame(cells.filter(belongs_to(RECORDS, cells)))
 
     def _known_step_ends(self, partition: int) -> frozenset[int]:
         """Return the offsets at which a killed job ended a step."""
         return frozenset(self._written[table].get(partition, -1) for table in DECODED_TABLES)
 
-    def _until_complete_steps(self, spans: Spans, ends: Mapping[int, int], decoded: Records) -> Spans:
+    def _until_complete_steps(self, spans: Spans, ends: Mapping[int, int], of_groups: Records) -> Spans:
         """Return the spans without the last step of each log, if Spark may have cut that step."""
         offsets = sum(end - self._book.rows[number].applied for number, end in ends.items())
         if offsets < self._most_at_once - len(ends):  # Spark takes a share of each partition, rounded
             return spans
-        if not isinstance(decoded, pa.Table):
+        if not isinstance(of_groups, pa.Table):
             return until_complete_steps(spans, stored_tails(self._tables, spans))
         unstored, stored = spans_where(spans, is_stored=False), spans_where(spans, is_stored=True)
-        return until_complete_steps(spans, placed(decoded, unstored), stored_tails(self._tables, stored))
+        return until_complete_steps(spans, placed(of_groups, unstored), stored_tails(self._tables, stored))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame
 
-from offsetstream.stream.apply.log_pass import CommitHistory, LogPass
-from offsetstream.stream.state import columns
-from offsetstream.stream.state.columns import partition_number
-from offsetstream.stream.state.size import Records, by_partition
+from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass
+from offsetstream.stream.state.size import by_partition
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers
-from offsetstream.tables.files import TaskWriter, append_files
-from offsetstream.tables.ledger import count_between, count_uncounted, uncounted, write_entries
-from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
+from offsetstream.tables.ledger import count_between, count_uncounted, write_entries
+from offsetstream.tables.names import RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.parallel import Step, in_parallel
-from offsetstream.tables.record_rows import RENAMED, belongs_to, with_history_columns
-from offsetstream.tables.tally import Entry, Log, Tally
+from offsetstream.tables.record_rows import belongs_to, with_history_columns
+from offsetstream.tables.tally import Log, Tally
+from offsetstream.tables.task_rows import task_writers
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
@@ -36,7 +31,7 @@ class History:
 
     `written`: for each table, the greatest record offset of each partition when the job started. The job before may
     have ended between an append and the end of its batch. `kept`: the tables that are written; other records are
-    skipped. `above`: no record below this offset is appended.
+    skipped.
     """
 
     def __init__(
@@ -45,13 +40,11 @@ class History:
         log_ids: Mapping[int, int],
         written: Mapping[str, Mapping[int, int]],
         kept: Collection[str] = RECORD_TABLES,
-        above: int = 0,
     ) -> None:
         self._writer = writer
         self._log_ids = log_ids
         self._written = written
         self._kept = kept
-        self._above = above
 
     @classmethod
     def open(
@@ -65,7 +58,7 @@ class History:
         kept = RECORD_TABLES if keeps_records else (UNDECODABLE,)
         greatest = count_uncounted(writer.tables, kept, above, batch)
         written = {table: history_positions(greatest[table], log_ids) for table in kept}
-        return cls(writer, log_ids, written, kept, above)
+        return cls(writer, log_ids, written, kept)
 
     @property
     def recorded(self) -> Mapping[int, int]:
@@ -78,15 +71,12 @@ class History:
         return len(self._kept) > 1
 
     def lacks(
-        self,
-        decoded: Records,
-        starts: Mapping[int, int],
-        ends: Mapping[int, int],
-        written_commits: Mapping[int, int] | None = None,
+        self, read: Callable[[str], Mapping[int, int]], starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> set[int]:
-        """Return the partitions in which the tables lack some of the decoded records, and will not get them.
+        """Return the partitions in which the tables lack some of the records that were read, and will not get them.
 
-        `written_commits`: `LogPass.written`, if `decoded` has no commits because tasks write these.
+        `read` returns for a table how many records it should have already, by offsets partition: `already_in` for
+        decoded records, or those of `LogPass.written`.
 
         An earlier job wrote records from `starts` on, and was killed before it recorded a gap: its leader's log may
         have been compacted further than the log of the leader now. Without a history, nothing can be missing.
@@ -100,79 +90,43 @@ class History:
                 if end > starts.get(number, end)
             }
             if ranges:
-                stored = count_between(self._writer.tables, table, ranges)
-                if table == COMMITS and written_commits is not None:
-                    read = written_commits
-                else:
-                    below = _below(table, decoded, {log[0]: end for log, (_, end) in ranges.items()})
-                    read = {number: share.records for number, share in by_partition(below).items()}
-                found |= {log[0] for log in ranges if read.get(log[0], 0) > stored.get(log, 0)}
+                stored, expected = count_between(self._writer.tables, table, ranges), read(table)
+                found |= {log[0] for log in ranges if expected.get(log[0], 0) > stored.get(log, 0)}
         return found
+
+    def already_in(self, table: str, decoded: pa.Table) -> dict[int, int]:
+        """Return how many of the decoded records a table should have already, by offsets partition."""
+        is_old = pc.and_(belongs_to(table, decoded), pc.invert(self._is_new(table, decoded)))
+        return {number: share.records for number, share in by_partition(decoded.filter(is_old)).items()}
+
+    def _is_new(self, table: str, decoded: pa.Table) -> pa.Array:
+        return pc.greater(decoded["record_offset"], partition_numbers(decoded, self._written.get(table, {}), -1))
 
     def append_uncounted(self, decoded: pa.Table, batch: BatchId, tables: Collection[str] = RECORD_TABLES) -> Step:
         """Append the decoded records, and return the step that counts them.
 
         The step may run in parallel to what comes next. If the job dies before it, the next job counts the rows.
         """
-        kept = [table for table in tables if table in self._kept]
-        return partial(write_entries, self._writer.tables, self._append_by_driver(kept, decoded, batch), batch)
-
-    def _append_by_spark(self, tables: Collection[str], decoded: DataFrame, batch: BatchId) -> None:
-        steps = [partial(self._append_frame, table, decoded, batch) for table in tables]
-        in_parallel(steps, inheritable_thread_target(self._writer.spark))
-
-    def _append_frame(self, table: str, decoded: DataFrame, batch: BatchId) -> None:
-        new = f"record_offset > {partition_number(self._written.get(table, {}), -1)}"
-        rows = _rows_of(table, decoded).where(new)
-        self._writer.append(table, rows.selectExpr("*", f"{partition_number(self._log_ids, 0)} AS log_id"), batch)
-
-    def _append_by_driver(self, tables: Collection[str], decoded: pa.Table, batch: BatchId) -> dict[str, list[Entry]]:
-        """Append the records, and return their entries for the ledger."""
         placed = decoded.append_column("log_id", partition_numbers(decoded, self._log_ids, 0))
-        tallies = {table: Tally(table) for table in tables}
+        tallies = {table: Tally(table) for table in tables if table in self._kept}
         in_parallel([partial(self._append_rows, table, placed, batch, tally) for table, tally in tallies.items()])
-        return {table: tally.entries for table, tally in tallies.items()}
+        entries = {table: tally.entries for table, tally in tallies.items()}
+        return partial(write_entries, self._writer.tables, entries, batch)
 
     def _append_rows(self, table: str, decoded: pa.Table, batch: BatchId, tally: Tally) -> None:
-        written = partition_numbers(decoded, self._written.get(table, {}), -1)
-        is_new = pc.and_(belongs_to(table, decoded), pc.greater(decoded["record_offset"], written))
+        is_new = pc.and_(belongs_to(table, decoded), self._is_new(table, decoded))
         rows = append_rows(self._writer.tables, table, with_history_columns(table, decoded.filter(is_new)), batch)
         if rows is not None:
             tally.add(rows)
 
-    def of_commits(self, batch: BatchId) -> CommitHistory:
-        """Return where a pass over the log writes the commits that are not there yet."""
-        return CommitHistory(self._task_writer(batch), dict(self._log_ids), dict(self._written.get(COMMITS, {})))
+    def target(self, batch: BatchId) -> HistoryTarget:
+        """Return what a pass over the log needs to write the records that are not there yet."""
+        written = {table: dict(self._written.get(table, {})) for table in self._kept}
+        writers = task_writers(self._writer.tables, self._kept, batch)
+        return HistoryTarget(writers, dict(self._log_ids), written, is_decoded=self.keeps_records)
 
-    def _task_writer(self, batch: BatchId) -> TaskWriter | None:
-        return self._writer.tables.task_writer(COMMITS, batch, datetime.now(UTC).date())
-
-    def append_passed(self, passed: LogPass, others: Records, batch: BatchId) -> Step:
-        """Append the results of a pass over the log, and return the step that counts them, as `append_uncounted` does.
-
-        If tasks can write files, the commits are in files already.
-        `others`: the other records of the pass, on the driver or in Spark.
-        """
-        append_files(self._writer.tables, COMMITS, passed.files, batch)
-        entries = [Entry(**each) for new in passed.files for each in new.counted]
-        counted = {COMMITS: entries} if entries else {}
-        # Undecodable records need a single append: after a crash between two, the first one would hide the second.
-        if isinstance(others, pa.Table):
-            counted = self._append_by_driver(self._kept, others, batch) | counted
-        else:
-            names = RECORD_TABLES[1 if self._task_writer(batch) else 0 :]
-            kept = [name for name in names if name in self._kept]
-            self._append_by_spark(kept, others, batch)
-            counted = uncounted(self._writer.tables, kept, self._above)[1] | counted
-        return partial(write_entries, self._writer.tables, counted, batch)  # all at once: a batch does it once
-
-
-def _below(table: str, decoded: Records, ends: Mapping[int, int]) -> Records:
-    if isinstance(decoded, DataFrame):
-        return _rows_of(table, decoded).where(f"record_offset < {partition_number(ends, 0)}")
-    is_below = pc.less(decoded["record_offset"], partition_numbers(decoded, ends, 0))
-    return decoded.filter(pc.and_(belongs_to(table, decoded), is_below))
-
-
-def _rows_of(table: str, decoded: DataFrame) -> DataFrame:
-    return columns.renamed(decoded.where(columns.is_of(table)), RENAMED[table])
+    def append_passed(self, passed: LogPass, batch: BatchId) -> Step:
+        """Append what a pass over the log wrote, and return the step that counts it, as `append_uncounted` does."""
+        self._writer.append(passed.history, batch)
+        entries = {table: rows.entries for table, rows in passed.history.items() if rows.entries}
+        return partial(write_entries, self._writer.tables, entries, batch)  # all at once: a batch does it once

@@ -18,8 +18,7 @@ from offsetstream.stream.controls import Controls
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
-from offsetstream.stream.state.columns import is_of
-from offsetstream.stream.state.size import Records, Share
+from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.filters import Filters
@@ -162,24 +161,20 @@ class Loader:
 
         If reading takes longer than `at_most`, write nothing and raise _TooSlowError.
         """
-        commits = history.of_commits(batch) if history.keeps_records else None
-        started = datetime.now(UTC)
-        with pass_over(raw, commits, self._book.placed_by, self._filters) as passed, self._writer.bulk():
+        started, target = datetime.now(UTC), history.target(batch)
+        with pass_over(raw, target, self._book.placed_by, self._filters) as passed, self._writer.bulk():
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
-            records, cells = passed.others.fetched(), passed.cells.fetched()
-            history.append_passed(passed, records, batch)()
-            self._report_undecodable(records)
+            cells = passed.cells.fetched()
+            history.append_passed(passed, batch)()
+            self._report_undecodable(passed.records[UNDECODABLE])
             if history.keeps_records:
-                self._decoded_history.append_load(records, cells, passed.shares, partitions, batch)
+                of_groups = passed.of_groups.fetched()
+                self._decoded_history.append_load(of_groups, cells, passed.shares, partitions, batch)
             self._state.apply(cells, batch, loaded=partitions)
             return passed.shares
 
-    def _report_undecodable(self, records: Records) -> None:
-        if isinstance(records, DataFrame):
-            count = records.where(is_of(UNDECODABLE)).count()
-        else:
-            count = len(records) - records["error"].null_count
+    def _report_undecodable(self, count: int) -> None:
         self._controls.metrics.undecodable(count)
         if count:
             self._controls.progress.warn(

@@ -1,8 +1,9 @@
-"""One pass over the log, for a load or a large batch: tasks reduce the records to the last of each key, and write the
-commits.
+"""One pass over the log, for a load or a large batch: tasks write the records to the history, and reduce them to the
+last of each key.
 
-Spark gets only one row for each key, and the records that are not commits. If they are few, they come to the driver
-with the reports of the tasks: in a process that has just started, another Spark job for them would take longer.
+Spark gets only one row for each key, and the group records, which the decoded history needs one by one. If they are
+few, they come to the driver with the reports of the tasks: in a process that has just started, another Spark job for
+them would take longer.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -22,22 +22,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES, last_wins
 from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
-from offsetstream.stream.state.size import Records, collect
+from offsetstream.stream.state.size import Part
 from offsetstream.tables.arrow_rows import partition_numbers
-from offsetstream.tables.files import NewFile, TaskWriter
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
+from offsetstream.tables.names import RECORD_TABLES, RECORDS
 from offsetstream.tables.record_rows import decode_on_driver, with_history_columns
 from offsetstream.tables.size import SMALL_BYTES, Size
+from offsetstream.tables.task_rows import TaskRows, TaskWriter
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
-_KIND, _CELL, _OTHER, _REPORT, _COLLECTED = "kind", "cell", "other", "report", "collected_with_report"
-_OWN = (_KIND, _REPORT, _COLLECTED)
-_TEXTS = ("group_id", "topic", "metadata", "key_json", "value_json", "value_decoded_json", "key_bytes", "value")
+# The kind of a row: a cell, a group record, the name of the table for which it has packed rows, or a report.
+_KIND, _CELL, _OF_GROUP, _REPORT = "kind", "cell", "group record", "report"
+_ROWS, _COLLECTED = "rows", "collected_with_report"
+_OWN = (_KIND, _ROWS, _REPORT, _COLLECTED)
+_TEXTS = ("group_id", "topic", "metadata", "key_json", "value_json", "value_decoded_json")
 _UTC = pa.timestamp("us", "UTC")
 _SCHEMA = pa.schema(
     [
@@ -48,11 +50,10 @@ _SCHEMA = pa.schema(
         ("in_coordinator_partition", pa.bool_()),
         ("commit_timestamp", _UTC),
         ("expire_timestamp", _UTC),
-        ("key_bytes", pa.binary()),
-        ("value", pa.binary()),
         ("value_size", pa.int32()),
         *((name, pa.int64()) for name in _KEPT),
         (_KIND, pa.string()),
+        (_ROWS, pa.binary()),
         (_REPORT, pa.string()),
         (_COLLECTED, pa.bool_()),
     ]
@@ -63,33 +64,17 @@ _COLLECTED_BYTES = SMALL_BYTES // 4  # of all tasks together
 
 
 @dataclass(frozen=True)
-class CommitHistory:
-    """Where tasks write the history of commits, with the log ids and the greatest written offsets by partition.
+class HistoryTarget:
+    """The tables of the history that tasks write, with the log ids by offsets partition.
 
-    Without a `writer`, tasks cannot write files: the commits go to Spark with the other records.
+    `written`: by table and offsets partition, the greatest offset that the table has. `is_decoded`: whether the decoded
+    history is written, too.
     """
 
-    writer: TaskWriter | None
+    writers: Mapping[str, TaskWriter]
     log_ids: Mapping[int, int]
-    written: Mapping[int, int]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Decoded records of one kind, with their number and the bytes of their texts.
-
-    `brought`: the same records on the driver, if all of them came with the reports.
-    """
-
-    decoded: DataFrame
-    size: Size
-    brought: pa.Table | None
-
-    def fetched(self) -> Records:
-        """Return the records: on the driver if they fit into its memory, else in Spark."""
-        if self.brought is not None:
-            return self.brought
-        return collect(self.decoded) if self.size.fits_driver else self.decoded
+    written: Mapping[str, Mapping[int, int]]
+    is_decoded: bool
 
 
 @dataclass(frozen=True)
@@ -97,30 +82,25 @@ class LogPass:
     """The result of a pass.
 
     - `cells`: the last record of each key, with the offsets of the key's last value and last tombstone.
-    - `others`: undecodable records. With a history, also records other than commits, or all if tasks write no files.
-    - `files`: files of the history that tasks wrote, to be committed.
+    - `of_groups`: the group records, if the decoded history needs them.
+    - `history`: by table, the rows of the history, to be committed.
     - `shares`: the share of each offsets partition.
     - `records`: the number of records for each history table, without filtered ones.
-    - `written`: the number of commits by offsets partition that tasks did not write because the history has them.
+    - `written`: by table and offsets partition, the number of records that the history has already.
     """
 
     cells: Part
-    others: Part
-    files: list[NewFile]
+    of_groups: Part
+    history: dict[str, TaskRows]
     shares: dict[int, size.Share]
     records: dict[str, int]
-    written: Counter[int]
-
-    @property
-    def size(self) -> size.BatchSize:
-        """The size of the batch."""
-        return size.BatchSize(self.records, self.cells.size.bytes + self.others.size.bytes)
+    written: dict[str, Counter[int]]
 
 
 @contextmanager
 def pass_over(
     raw: DataFrame,
-    history: CommitHistory | None,
+    history: HistoryTarget | None,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
 ) -> Iterator[LogPass]:
@@ -140,13 +120,16 @@ def pass_over(
         shares: dict[int, size.Share] = {}
         for report in reports:
             size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
-        cells, others = (_part(rows, collected, kind, reports) for kind in (_CELL, _OTHER))
-        files = [NewFile(**report["file"]) for report in reports if report["file"] is not None]
-        records = {table: sum(report["tables"].get(table, 0) for report in reports) for table in RECORD_TABLES}
-        written = Counter[int]()
-        for report in reports:
-            written.update(dict(report["written"]))
-        yield LogPass(cells, others, files, shares, records, written)
+        cells, of_groups = (_part(rows, collected, kind, reports) for kind in (_CELL, _OF_GROUP))
+        history_rows = {
+            table: TaskRows.of((report["history"][table] for report in reports), rows.where(F.col(_KIND) == table))
+            for table in (history.writers if history else ())
+        }
+        records = {table: sum(report["records"].get(table, 0) for report in reports) for table in RECORD_TABLES}
+        written = {table: Counter[int]() for table in RECORD_TABLES}
+        for table, number, count in (each for report in reports for each in report["written"]):
+            written[table][number] += count
+        yield LogPass(cells, of_groups, history_rows, shares, records, written)
     finally:
         rows.unpersist()
 
@@ -160,14 +143,14 @@ def _part(rows: DataFrame, collected: pa.Table, kind: str, reports: Iterable[Map
 
 def reduce_log(
     batches: Iterable[pa.RecordBatch],
-    history: CommitHistory | None,
+    history: HistoryTarget | None,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
     brought_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the results of one task for its raw records: decoded records of each kind, then a report.
+    """Yield the results of one task for its raw records: rows of each kind, then a report.
 
-    The first rows, up to `brought_bytes`, are marked to be collected on the driver with the report.
+    The first decoded rows, up to `brought_bytes`, are marked to be collected on the driver with the report.
     """
     return _Worker(history, placed_by, filters, brought_bytes).work(batches)
 
@@ -176,14 +159,14 @@ def reduce_log(
 class _Worker:
     """One task of a pass."""
 
-    history: CommitHistory | None
+    history: HistoryTarget | None
     placed_by: int | None
     filters: Filters
     brought_bytes: int
     _kept: list[pa.Table] = field(default_factory=list)
     _shares: dict[int, size.Share] = field(default_factory=dict)
-    _tables: Counter[str] = field(default_factory=Counter)
-    _written: Counter[int] = field(default_factory=Counter)
+    _records: Counter[str] = field(default_factory=Counter)
+    _written: Counter[tuple[str, int]] = field(default_factory=Counter)
     _rows: Counter[str] = field(default_factory=Counter)
     _bytes: Counter[str] = field(default_factory=Counter)
 
@@ -193,16 +176,15 @@ class _Worker:
             size.add_shares(self._shares, size.by_partition(raw))
             raw, decoded = self._without_filtered(raw, decode_on_driver(raw))
             good = pc.is_null(decoded["error"])
-            is_commit = pc.and_(good, pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16())))
-            goods, commits = (pc.sum(each, min_count=0).as_py() for each in (good, is_commit))
-            self._tables.update({COMMITS: commits, RECORDS: goods - commits, UNDECODABLE: decoded.num_rows - goods})
-            if self.history is None:
-                yield from self._emit(decoded.filter(pc.invert(good)), _OTHER)
-            elif self.history.writer is None:
-                yield from self._emit(decoded, _OTHER)
-            else:
-                yield from self._emit(decoded.filter(pc.invert(is_commit)), _OTHER)
-                self._write(self.history.writer, self.history, _where(decoded, is_commit))
+            is_commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16()))
+            kinds = (pc.and_(good, is_commit), pc.and_not(good, is_commit), pc.invert(good))
+            of_tables = {table: _where(decoded, kind) for table, kind in zip(RECORD_TABLES, kinds, strict=True)}
+            self._records.update({table: own.num_rows for table, own in of_tables.items()})
+            if self.history is not None:
+                for table, writer in self.history.writers.items():
+                    yield from self._write(table, writer, self.history, of_tables[table])
+                if self.history.is_decoded:
+                    yield from self._emit(of_tables[RECORDS], _OF_GROUP)
             self._keep(_where(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
                 yield from self._emit_cells()
@@ -219,16 +201,19 @@ class _Worker:
         kept = pc.invert(filtered)
         return _where(raw, kept), _where(decoded, kept)
 
-    def _write(self, writer: TaskWriter, history: CommitHistory, commits: pa.Table) -> None:
-        rows = with_history_columns(COMMITS, commits)
-        rows = rows.append_column("log_id", partition_numbers(commits, history.log_ids, 0))
-        if history.written:
-            is_new = pc.greater(rows["record_offset"], partition_numbers(rows, history.written, -1))
+    def _write(
+        self, table: str, writer: TaskWriter, history: HistoryTarget, decoded: pa.Table
+    ) -> Iterator[pa.RecordBatch]:
+        rows = with_history_columns(table, decoded)
+        rows = rows.append_column("log_id", partition_numbers(decoded, history.log_ids, 0))
+        if written := history.written.get(table):
+            is_new = pc.greater(rows["record_offset"], partition_numbers(rows, written, -1))
             rows, all_rows = _where(rows, is_new), rows
             if rows.num_rows < all_rows.num_rows:
                 old = size.by_partition(all_rows.filter(pc.invert(is_new)))
-                self._written.update({number: share.records for number, share in old.items()})
-        writer.write(rows)
+                self._written.update({(table, number): share.records for number, share in old.items()})
+        for packed in writer.write(rows):
+            yield from _rows(pa.table({_ROWS: [packed]}), table, is_collected=False).to_batches()
 
     def _keep(self, raw: pa.Table) -> None:
         if raw.num_rows:
@@ -249,9 +234,6 @@ class _Worker:
         columns["in_coordinator_partition"] = in_coordinator_partition(
             groups, decoded["offsets_partition"].combine_chunks(), self.placed_by
         )
-        is_good = pc.is_null(decoded["error"])
-        for name in ("key_bytes", "value"):  # kept only for undecodable records
-            columns[name] = pc.if_else(is_good, pa.scalar(None, pa.binary()), decoded[name])
         rows = _rows(pa.table(columns), kind, is_collected=decoded.nbytes <= self.brought_bytes)
         self.brought_bytes -= decoded.nbytes
         self._rows[kind] += rows.num_rows
@@ -259,12 +241,15 @@ class _Worker:
         yield from rows.to_batches()
 
     def _report(self) -> pa.RecordBatch:
-        new = self.history and self.history.writer and self.history.writer.close()
-        counts = {"rows": self._rows, "bytes": self._bytes, "tables": self._tables}
-        shares = [(number, *astuple(share)) for number, share in self._shares.items()]
-        written = list(self._written.items())
-        report = json.dumps({**counts, "shares": shares, "written": written, "file": new and asdict(new)})
-        return _rows(pa.table({_REPORT: [report]}), _REPORT, is_collected=True).to_batches()[0]
+        report = {
+            "rows": self._rows,
+            "bytes": self._bytes,
+            "records": self._records,
+            "shares": [(number, *astuple(share)) for number, share in self._shares.items()],
+            "written": [(*place, count) for place, count in self._written.items()],
+            "history": {name: each.close() for name, each in (self.history.writers if self.history else {}).items()},
+        }
+        return _rows(pa.table({_REPORT: [json.dumps(report)]}), _REPORT, is_collected=True).to_batches()[0]
 
 
 def _with_own_offsets(raw: pa.Table) -> pa.Table:
@@ -274,14 +259,7 @@ def _with_own_offsets(raw: pa.Table) -> pa.Table:
 
 
 def _last_of_keys(rows: pa.Table) -> pa.Table:
-    """Reduce rows in log order to the last of each key."""
-    numbered = rows.select(["offsets_partition", "key", *_KEPT]).append_column("at", pa.array(np.arange(rows.num_rows)))
-    found = numbered.group_by(["offsets_partition", "key"], use_threads=False)
-    found = found.aggregate([(name, "max") for name in ("at", *_KEPT)])
-    last = rows.select(_RAW).take(found["at_max"])
-    for name in _KEPT:
-        last = last.append_column(name, found[f"{name}_max"])
-    return last
+    return last_wins(rows, ("offsets_partition", "key"), _KEPT)
 
 
 def _where(rows: pa.Table, condition: Any) -> pa.Table:

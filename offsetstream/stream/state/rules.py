@@ -22,7 +22,7 @@ from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
 from offsetstream.tables.plain_rows import Rows, from_rows
 from offsetstream.tables.record_rows import CELLS_RENAMED
-from offsetstream.tables.row_pieces import RowPieces, to_python
+from offsetstream.tables.row_pieces import in_pieces, joined, to_python
 from offsetstream.tables.schema import load_schema
 
 Facts = Mapping[GroupKey, GroupFacts]
@@ -112,11 +112,10 @@ def derived_tables(cells: pa.Table, derive: Derive) -> dict[str, pa.Table]:
     `cells`: rows of `group_cells`, in any order. Only one group at a time is converted to Python objects, which need
     some ten times the memory of Arrow's.
     """
-    pieces = RowPieces(map(load_schema, DERIVED_TABLES))
     ordered = cells.sort_by([("offsets_partition", "ascending"), ("group_id", "ascending")])
-    for key, rows in groupby(to_python(ordered), lambda row: (row["offsets_partition"], row["group_id"])):
-        pieces.add(derive(key, [cell_of(row) for row in rows]) or {})
-    return pieces.tables()
+    groups = groupby(to_python(ordered), lambda row: (row["offsets_partition"], row["group_id"]))
+    found = (derive(key, [cell_of(row) for row in rows]) or {} for key, rows in groups)
+    return joined(in_pieces(found, [*map(load_schema, DERIVED_TABLES)]))
 
 
 def offsets_only_groups(places: Sequence[Row]) -> pa.Table:

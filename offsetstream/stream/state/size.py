@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
@@ -19,7 +18,6 @@ from offsetstream.tables.arrow_rows import supported_timestamps
 from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
 from offsetstream.tables.size import SMALL_BYTES, Size
 
-Records: TypeAlias = DataFrame | pa.Table  # decoded records in Spark, or on the driver
 # For decoded records that are used more than once: with its raw bytes, a record may have megabytes.
 ON_DISK = StorageLevel.DISK_ONLY
 
@@ -32,15 +30,9 @@ _IN_LOG_ORDER = [("offsets_partition", "ascending"), ("record_offset", "ascendin
 
 @dataclass(frozen=True)
 class BatchSize:
-    """The number of records of a decoded batch for each history table, and their bytes."""
+    """The number of records of a decoded batch for each history table."""
 
     records: dict[str, int]
-    bytes: int
-
-    @property
-    def size(self) -> Size:
-        """The total size."""
-        return Size(sum(self.records.values()), self.bytes)
 
     @property
     def tables(self) -> list[str]:
@@ -61,7 +53,7 @@ class BatchSize:
 def batch_size(decoded: pa.Table) -> BatchSize:
     """Measure a decoded batch."""
     counts = {table: pc.sum(record_rows.belongs_to(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
-    return BatchSize(counts, decoded.nbytes)
+    return BatchSize(counts)
 
 
 @dataclass(frozen=True)
@@ -85,20 +77,29 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
         shares[number] = Share(before.records + share.records, newest, filtered)
 
 
-def measured(decoded: DataFrame) -> Size:
-    """Return the size of decoded records in Spark."""
-    names = ("group_id", "topic", "metadata", *JSON_COLUMNS)
-    texts = " + ".join(f"coalesce(octet_length({name}), 0)" for name in names)
-    (row,) = decoded.selectExpr("count(*)", f"coalesce(sum({texts}), 0)").collect()
-    return Size(row[0], row[1])
+@dataclass(frozen=True)
+class Part:
+    """Decoded records in Spark, with their number and the bytes of their texts.
+
+    `brought`: the same records on the driver, if they came there already.
+    """
+
+    decoded: DataFrame
+    size: Size
+    brought: pa.Table | None
+
+    def fetched(self) -> Records:
+        """Return the records on the driver if they fit into its memory."""
+        if self.brought is not None:
+            return self.brought
+        return self.decoded.toArrow() if self.size.fits_driver else self
 
 
-def by_partition(records: Records) -> dict[int, Share]:
+Records: TypeAlias = pa.Table | Part  # decoded records on the driver, or too many for it
+
+
+def by_partition(records: pa.Table) -> dict[int, Share]:
     """Return the share of each offsets partition. The records may be raw or decoded."""
-    if isinstance(records, DataFrame):
-        newest = F.max(F.unix_millis("record_timestamp"))
-        rows = records.groupBy("offsets_partition").agg(F.count("*"), newest).collect()
-        return {row[0]: Share(*row[1:]) for row in rows}
     times = supported_timestamps(records["record_timestamp"]).cast(pa.int64())
     counted = pa.table({"number": records["offsets_partition"], "time": times}).group_by("number", use_threads=False)
     found = counted.aggregate([([], "count_all"), ("time", "max")]).to_pylist()

@@ -6,24 +6,19 @@ replace the old ones in one commit, so tasks compute and write them if they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.reduction import GroupKey
 from offsetstream.stream.decode import few_tasks
 from offsetstream.stream.state.homes import find_homes
 from offsetstream.stream.state.rules import StateRules
-from offsetstream.stream.state.size import ON_DISK, Records, collect, measured
-from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, to_bytes, with_constant_columns
+from offsetstream.stream.state.size import Part, Records
+from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, with_constant_columns
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import (
@@ -46,13 +41,10 @@ _GROUP = ("offsets_partition", "group_id")
 _CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
 # What one task of a load computes at once, beside the other tasks of its executor.
 _TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
-# What tasks return: some rows of a table, as about so many bytes. The JVM would need most of the time for single rows.
-_PACKED_BYTES = 4 << 20
-_PACKED = pa.schema([("table", pa.string()), ("rows", pa.binary())])
 
 
 class StateTables:
-    """Apply decoded records with the columns `value_offset` and `tombstone_offset`, on the driver or in Spark.
+    """Apply decoded records with the columns `value_offset` and `tombstone_offset`, on the driver or in tasks.
 
     `coordinator`: new or classic (reference 5.9). `topic_names`: names by topic id; the mapping may grow.
     `records_place`: whether the latest records decide the home partition of a group.
@@ -79,10 +71,10 @@ class StateTables:
         if not loaded:
             for part, of_batch in _portions(decoded, batch):
                 self._apply(part, of_batch, has_cells=has_cells)
-        elif isinstance(decoded, DataFrame):
-            self._load_in_tasks(decoded, batch, in_partitions(loaded))
-        else:
+        elif isinstance(decoded, pa.Table):
             self._load(decoded, batch, in_partitions(loaded))
+        else:
+            self._load_in_tasks(decoded, batch, in_partitions(loaded))
         if self._records_place():
             find_homes(self._tables, BatchId(batch.checkpoint_id, -1))
 
@@ -120,12 +112,13 @@ class StateTables:
         for names in (CELL_TABLES, DERIVED_TABLES):
             in_parallel([partial(merge, name, rows[name]) for name in names])
 
-    def _load_in_tasks(self, decoded: DataFrame, batch: BatchId, where: str) -> None:
-        writer = TableWriter(decoded.sparkSession, self._tables)
-        with _rows_from_tasks(self._rules.for_tasks(), decoded) as rows:
+    def _load_in_tasks(self, part: Part, batch: BatchId, where: str) -> None:
+        spark, rules = part.decoded.sparkSession, self._rules.for_tasks()
+        tasks = max(few_tasks(spark), part.size.parts(_TASK_ROWS, _TASK_BYTES))
+        writer, groups = TableWriter(spark, self._tables), part.decoded.repartition(tasks, *_GROUP)
+        with writer.computed(groups, partial(_load_groups, rules=rules), STATE_TABLES, batch) as rows:
             for names in (CELL_TABLES, DERIVED_TABLES):
-                steps = [partial(writer.replace, name, rows[name], batch, where) for name in names]
-                in_parallel(steps, inheritable_thread_target(writer.spark))
+                writer.replace({name: rows[name] for name in names}, batch, where)
 
 
 def _portions(decoded: Records, batch: BatchId) -> Iterator[tuple[pa.Table, BatchId]]:
@@ -133,41 +126,12 @@ def _portions(decoded: Records, batch: BatchId) -> Iterator[tuple[pa.Table, Batc
     if isinstance(decoded, pa.Table):
         yield decoded, batch
         return
-    count = measured(decoded).portions
+    count = decoded.size.portions
     for at in range(count):
-        portion = collect(decoded.where(f"pmod(hash({', '.join(_GROUP)}), {count}) = {at}"))
+        portion = decoded.decoded.where(f"pmod(hash({', '.join(_GROUP)}), {count}) = {at}").toArrow()
         yield portion, replace(batch, has_more=at < count - 1)
 
 
-@contextmanager
-def _rows_from_tasks(rules: StateRules, decoded: DataFrame) -> Iterator[dict[str, DataFrame]]:
-    """Yield the rows of each state table for loaded records. Each task computes them for some whole groups."""
-    tasks = max(few_tasks(decoded.sparkSession), measured(decoded).parts(_TASK_ROWS, _TASK_BYTES))
-    groups = decoded.drop("key", "value", "key_bytes").repartition(tasks, *_GROUP)
-    found = groups.mapInArrow(partial(_load_groups, rules=rules), from_arrow_schema(_PACKED)).persist(ON_DISK)
-    try:
-        yield {name: _unpacked(found, name) for name in STATE_TABLES}
-    finally:
-        found.unpersist()
-
-
-def _load_groups(batches: Iterable[pa.RecordBatch], rules: StateRules) -> Iterator[pa.RecordBatch]:
-    if not (given := list(batches)):
-        return
-    for name, rows in rules.load(pa.Table.from_batches(given)).items():
-        at_once = max(1, rows.num_rows * _PACKED_BYTES // max(1, rows.nbytes))
-        for at in range(0, rows.num_rows, at_once):
-            yield pa.RecordBatch.from_pylist([{"table": name, "rows": to_bytes(rows.slice(at, at_once))}], _PACKED)
-
-
-def _unpacked(found: DataFrame, name: str) -> DataFrame:
-    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for rows in batch["rows"].to_pylist():
-                yield from pa.ipc.open_stream(rows)
-
-    return (
-        found.where(F.col("table") == name)
-        .select("rows")
-        .mapInArrow(unpack, from_arrow_schema(load_schema(name).arrow))
-    )
+def _load_groups(batches: Iterator[pa.RecordBatch], rules: StateRules) -> Iterator[dict[str, pa.Table]]:
+    if given := list(batches):
+        yield rules.load(pa.Table.from_batches(given))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import writes
@@ -18,11 +19,11 @@ from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.files import CatalogFiles
 from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
-from offsetstream.tables.files import NewFile
 from offsetstream.tables.merge import Merge
-from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, is_history
+from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, is_history, load_schema
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+from offsetstream.tables.task_rows import TaskRows
 
 if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.store import CatalogStore
@@ -162,9 +163,17 @@ class CatalogSnapshot(Snapshot):
         """Merge rows: Arrow computes the changes; the memory needed depends on the source's size only."""
         writes.merge_rows(self, source, merge, transactions)
 
-    def append_files(self, files: Sequence[NewFile], *_: Transaction) -> None:
-        """Raise TablesError: tasks cannot write files of a catalog."""
-        raise TablesError(f"cannot add {len(files)} files to the table {self.where}: it is in a catalog")
+    def append_from_tasks(self, rows: TaskRows, *transactions: Transaction) -> None:
+        """Append packed rows; a user's columns are null."""
+        found = rows.unpacked(load_schema(self.name).arrow)
+        users = [field for field in self.frame.schema if field.name not in found.columns]
+        missing = {field.name: F.lit(None).cast(field.dataType) for field in users}
+        writes.append(self, found.withColumns(missing) if missing else found, transactions)
+
+    def replace_from_tasks(self, where: str, rows: TaskRows, *transactions: Transaction) -> None:
+        """Replace all rows that match the condition by packed rows."""
+        found = rows.unpacked(load_schema(self.name).arrow)
+        writes.replace(self, where, writes.with_users_columns_of(self, where, found), transactions)
 
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit an empty write of each kind that a writer may have started; ConflictError after another commit."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offsetstream.errors import UsageError
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Store
+from offsetstream.tables.task_rows import PackingWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,5 +102,6 @@ class CatalogStore(Store):
 
         return CatalogSpark(self if self.session is spark else self.read_by(spark))
 
-    def task_writer(self, name: str, batch: BatchId, day: date) -> None:
-        """Return None: tasks cannot write files of a catalog."""
+    def task_writer(self, name: str, batch: BatchId, day: date) -> PackingWriter:
+        """Return a writer that packs the rows: only Spark may write to a catalog."""
+        return PackingWriter(name, batch, day)

@@ -21,7 +21,7 @@ from offsetstream.tables.matching import find_changes, with_all_columns, with_us
 from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import is_history, load_schema
-from offsetstream.tables.sql import in_partitions
+from offsetstream.tables.sql import in_partitions, quoted
 from offsetstream.tables.store import EVERY_ROW, Transaction
 
 if TYPE_CHECKING:
@@ -55,6 +55,16 @@ def replace(table: CatalogSnapshot, where: str, rows: DataFrame, transactions: S
         transactions,
         lambda stamp: rows.writeTo(table.table).options(**stamp.options).overwrite(condition),
     )
+
+
+def with_users_columns_of(table: CatalogSnapshot, where: str, rows: DataFrame) -> DataFrame:
+    """Do the same as `matching.with_users_columns` for rows in Spark."""
+    users, key = [name for name in table.arrow.names if name not in rows.columns], load_schema(table.name).key
+    if not users:
+        return rows
+    kept = table.frame.where(where).select(*key, *map(quoted, users)).dropDuplicates([*key])
+    columns = [*(f"source.{name}" for name in rows.columns), *(f"kept.{quoted(name)}" for name in users)]
+    return rows.alias("source").join(kept.alias("kept"), _same(key, "source", "kept"), "left").select(*columns)
 
 
 def merge_rows(table: CatalogSnapshot, source: pa.Table, merge: Merge, transactions: Sequence[Transaction]) -> None:

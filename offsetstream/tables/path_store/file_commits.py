@@ -8,7 +8,7 @@ A file that is never committed, for example of a failed task, does not belong to
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import TYPE_CHECKING
@@ -21,14 +21,20 @@ from deltalake.transaction import AddAction, RemoveAction
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
+from offsetstream.tables.matching import regrouped, with_users_columns
 from offsetstream.tables.path_store.commits import commit_of
+from offsetstream.tables.path_store.data_file import DataFile
 from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.folder import file_system
-from offsetstream.tables.schema import HISTORY_DAY
-from offsetstream.tables.store import EVERY_ROW, Transaction
+from offsetstream.tables.schema import HISTORY_DAY, load_schema
+from offsetstream.tables.store import Transaction
 
 if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
+
+
+_ROW_GROUP = 200_000  # rows that stay in a table, in a file with new rows of others
+_Change = Callable[[pa.Table], pa.Table]
 
 
 def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
@@ -41,16 +47,27 @@ def append_written(table: PathSnapshot, files: Sequence[NewFile], transactions: 
     _commit(table, _additions(files, changes_rows=True), transactions)
 
 
-def put_in_place(table: PathSnapshot, files: Sequence[NewFile], transactions: Sequence[Transaction]) -> None:
-    """Replace all rows of the table by the files' rows; ConflictError after any other write since it was opened."""
+def replace_by_written(
+    table: PathSnapshot, where: str, files: Sequence[NewFile], transactions: Sequence[Transaction]
+) -> None:
+    """Replace all rows of a state table that match the condition by the files' rows.
+
+    ConflictError after any other write since the table was opened.
+    """
     refuse_features(table.delta)
     _require(table.where, files)
+    key, names = load_schema(table.name).key, set(load_schema(table.name).column_names)
     # Removals made here cannot name a file's deletion vector, and without it they match no file.
-    if checks_rows(table.delta) or has_deletion_vectors(table.delta):
-        table.replace(EVERY_ROW, _rows_of(table.where, files), *transactions)
+    if checks_rows(table.delta) or has_deletion_vectors(table.delta) or not names.issuperset(table.arrow.names):
+        rows = _rows_of(table.where, files, lambda part: with_users_columns(table, where, part, key))
+        table.replace(where, rows, *transactions)
         return
-    actions = [*_additions(files, changes_rows=True), *_removals(table, changes_rows=True)]
-    _commit(table, actions, transactions, alone=True)
+    kept = DataFile(table.where, None)
+    for part in regrouped(table.rows(f"NOT coalesce({where}, false)"), _ROW_GROUP):
+        kept.write(part)
+    stay = kept.close()
+    added = _additions(files if stay is None else [*files, stay], changes_rows=True)
+    _commit(table, [*added, *_removals(table, changes_rows=True)], transactions, alone=True)
 
 
 def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile]) -> None:
@@ -96,14 +113,15 @@ def _removals(
             yield RemoveAction(unquote(file["path"]), changes_rows, now, file["size_bytes"], values)
 
 
-def _rows_of(table: str, files: Sequence[NewFile]) -> Iterator[pa.Table]:
+def _rows_of(table: str, files: Sequence[NewFile], change: _Change = lambda rows: rows) -> Iterator[pa.Table]:
     store = file_system(table)
     with ThreadPoolExecutor(1) as reader:  # the write consumes the rows in threads that cannot read files
         for new in files:
             file = reader.submit(lambda path: pq.ParquetFile(store.open_input_file(path)), new.path).result()
             day = {HISTORY_DAY: date.fromisoformat(new.day)} if new.day else {}
             for part in range(file.num_row_groups):
-                yield with_constant_columns(reader.submit(file.read_row_group, part).result(), day)
+                rows = reader.submit(lambda file, part: change(file.read_row_group(part)), file, part).result()
+                yield with_constant_columns(rows, day)
 
 
 def _require(table: str, files: Sequence[NewFile]) -> None:

@@ -19,19 +19,19 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.path_store.commits import commit_of, committing
 from offsetstream.tables.path_store.errors import REACH, reason, translated_errors, translated_parts
 from offsetstream.tables.path_store.features import refuse_features
-from offsetstream.tables.path_store.file_commits import append_written
+from offsetstream.tables.path_store.file_commits import append_written, replace_by_written
 from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.path_store.merge import merge_by_delta_rs
 from offsetstream.tables.path_store.seen import SeenTables
 from offsetstream.tables.path_store.string_views import rewrite_string_views
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+from offsetstream.tables.task_rows import TaskRows
 
 # Delta's type names by those of Spark SQL.
 _DELTA_TYPES = {
@@ -169,9 +169,13 @@ class PathSnapshot(Snapshot):
         """Merge rows: Arrow computes the changes; the memory needed depends on the source's size only."""
         merge_by_delta_rs(self, source, merge, transactions)
 
-    def append_files(self, files: Sequence[NewFile], *transactions: Transaction) -> None:
+    def append_from_tasks(self, rows: TaskRows, *transactions: Transaction) -> None:
         """Add the files as they are; if a user's CHECK must be verified, append their rows instead."""
-        append_written(self, files, transactions)
+        append_written(self, rows.files, transactions)
+
+    def replace_from_tasks(self, where: str, rows: TaskRows, *transactions: Transaction) -> None:
+        """Replace all files: by the new ones, and one with the rows that stay."""
+        replace_by_written(self, where, rows.files, transactions)
 
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit an empty write; ConflictError if there is a newer commit with the id of one of the transactions."""

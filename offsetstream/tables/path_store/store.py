@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.path_store.seen import SeenTables
     from offsetstream.tables.path_store.snapshot import PathSnapshot
     from offsetstream.tables.path_store.spark import PathSpark
-    from offsetstream.tables.path_store.task_files import HistoryWriter
+    from offsetstream.tables.path_store.task_files import FileWriter
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.transaction import BatchId
 
@@ -88,11 +88,11 @@ class PathStore(Store):
 
         return PathSpark(self, spark)
 
-    def task_writer(self, name: str, batch: BatchId, day: date) -> HistoryWriter:
-        """Return a writer of a file of rows, for use in a task."""
-        from offsetstream.tables.path_store.task_files import HistoryWriter  # noqa: PLC0415 - no look-up needs it
+    def task_writer(self, name: str, batch: BatchId, day: date) -> FileWriter:
+        """Return a writer of a file of the table."""
+        from offsetstream.tables.path_store.task_files import FileWriter  # noqa: PLC0415 - no look-up needs it
 
-        return HistoryWriter(self.table(name), name, batch, day)
+        return FileWriter(self.table(name), name, batch, day)
 
     def folder(self, name: str) -> PathFolder:
         """Return the table's files for repair."""

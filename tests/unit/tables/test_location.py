@@ -1,4 +1,3 @@
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -6,7 +5,6 @@ import pytest
 
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.files import append_files
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import in_hadoop, parse_checkpoint, parse_tables, store_at
 from offsetstream.tables.lookup import Lookup
@@ -14,7 +12,9 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import append_from_tasks
 from testkit.tables import append_rows
+from testkit.task_rows import from_tasks
 
 SIGNATURE = {"checkpoint_id", "batch_id", "written_day"}
 
@@ -79,12 +79,10 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     assert list(Lookup(tables).rows("groups", ["group_id"])) == [{"group_id": name}]
     files = tables.open("groups").files
     assert (files.lost(), files.stored().files) == ([], 1)
-    writer = PathStore(tables.name).task_writer("offset_commits", BatchId(1, 0), datetime.now(UTC).date())
     columns = [column for column in load_schema("offset_commits").arrow if column.name not in SIGNATURE]
-    writer.write(pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns)))
-    new = writer.close()
-    assert new is not None
-    append_files(tables, "offset_commits", [new], BatchId(1, 0))
+    rows = pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns))
+    new = from_tasks(tables, "offset_commits", [rows], BatchId(1, 0))
+    append_from_tasks(tables, "offset_commits", new, BatchId(1, 0))
     assert [row["record_offset"] for row in read_rows(tables.open("offset_commits"))] == [5]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

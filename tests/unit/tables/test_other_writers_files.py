@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.data_file import DataFile
-from offsetstream.tables.path_store.file_commits import append_written, put_in_place
+from offsetstream.tables.path_store.file_commits import append_written, replace_by_written
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import EVERY_ROW
 from testkit.tables import append_rows
 
 GROUPS, RECORDS = "groups", "group_records"
@@ -59,7 +61,7 @@ def compact(tables: PathStore, name: str = GROUPS) -> None:
 
 
 def replace(tables: PathStore) -> None:
-    put_in_place(tables.open(GROUPS), written(tables, rows_of("new")), ())
+    replace_by_written(tables.open(GROUPS), EVERY_ROW, written(tables, rows_of("new")), ())
 
 
 def commit(table: str, *actions: dict[str, Any]) -> None:
@@ -144,9 +146,9 @@ def test_columns_under_other_names_are_refused(tables: PathStore) -> None:
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
     commit(table, {"protocol": protocol}, {"metaData": metadata | {"schemaString": json.dumps(schema)}})
     file = written(tables, rows_of("more"))
-    for write in (append_written, put_in_place):
+    for write in (append_written, partial(replace_by_written, where=EVERY_ROW)):
         with pytest.raises(TablesError, match=r"delta\.columnMapping\.mode=name"):
-            write(tables.open(GROUPS), file, ())
+            write(tables.open(GROUPS), files=file, transactions=())
     with pytest.raises(TablesError, match=r"delta\.columnMapping\.mode=name"):
         compact(tables)
 
@@ -158,9 +160,9 @@ def test_a_column_that_may_not_be_null(tables: PathStore) -> None:
     for field in schema["fields"]:
         field["nullable"] = field["name"] != "state"
     commit(table, {"metaData": metadata | {"schemaString": json.dumps(schema)}})
-    for write in (append_written, put_in_place):
+    for write in (append_written, partial(replace_by_written, where=EVERY_ROW)):
         with pytest.raises(TablesError):
-            write(tables.open(GROUPS), written(tables, rows_of("a")), ())
+            write(tables.open(GROUPS), files=written(tables, rows_of("a")), transactions=())
     assert groups_in(tables) == []
 
 

@@ -20,17 +20,19 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
-from offsetstream.stream.apply.log_pass import CommitHistory, reduce_log
-from offsetstream.tables.files import NewFile, append_files
+from offsetstream.stream.apply.log_pass import HistoryTarget, reduce_log
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.names import COMMITS, RECORDS, UNDECODABLE
+from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import append_from_tasks
 from tests.spark.log import PARTITIONS, SOME, Record, random_log, raw_rows, some_filtered
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
+ONLY_DECODED = HistoryTarget({}, {}, {}, is_decoded=True)
 OFFSETS = ("record_offset", "value_offset", "tombstone_offset")
 
 
@@ -90,16 +92,16 @@ def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
 def test_the_last_record_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     log = random_log(seed, 20)
     passed = list(reduce_log(batches(log, cuts), None, PARTITIONS))
-    cells, others = of_kind(passed, "cell"), of_kind(passed, "other")
+    cells = of_kind(passed, "cell")
     found = by_key(log, cells)
     assert len(cells) == len(found)
     assert found == expected_cells(log)
     of_partitions = Counter(record.offsets_partition for record in log)
-    rows = {kind: len(rows) for kind, rows in {"cell": cells, "other": others}.items() if rows}
-    assert report(passed)["rows"] == rows
+    assert report(passed)["rows"] == ({"cell": len(cells)} if cells else {})
+    assert {row["kind"] for each in passed for row in each.to_pylist()} <= {"cell", "report"}
     assert {number: records for number, records, *_ in report(passed)["shares"]} == of_partitions
     of_tables = Counter(record_table(record) for record in log)
-    assert {table: count for table, count in report(passed)["tables"].items() if count} == of_tables
+    assert {table: count for table, count in report(passed)["records"].items() if count} == of_tables
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
@@ -116,12 +118,12 @@ def test_a_filtered_log_equals_a_log_without_the_filtered_records(
         return list(reduce_log(batches(records, cuts), commits, PARTITIONS, filters))
 
     found, expected = passed(log, 0, SOME), passed(kept, 1, NO_FILTERS)
-    for kind in ("cell", "other"):
+    for kind in ("cell", "group record"):
         assert by_key(log, of_kind(found, kind)) == by_key(kept, of_kind(expected, kind))
-    by_day = [files(each)[0].path if has_history else None for each in (found, expected)]
-    if has_history:
-        rows = [pq.read_table(Path(tables.table(COMMITS)) / str(path), partitioning=None) for path in by_day]
-        assert rows[0].drop(["batch_id"]).to_pylist() == rows[1].drop(["batch_id"]).to_pylist()
+    for table in RECORD_TABLES if has_history else ():
+        paths = [Path(tables.table(table)) / made(each, table).files[0].path for each in (found, expected)]
+        rows = [pq.read_table(path, partitioning=None).drop(["batch_id"]).to_pylist() for path in paths]
+        assert rows[0] == rows[1]
     filtered = Counter(record.offsets_partition for record in log if some_filtered(record))
     assert {number: count for number, _, _, count in report(found)["shares"]} == filtered
     assert [share[:2] for share in report(found)["shares"]] == [
@@ -144,7 +146,7 @@ def test_the_first_rows_are_collected_with_the_report_up_to_a_limit_of_bytes() -
     in_parts = batches(log, range(0, 500, 10))
 
     def marks(brought_bytes: int) -> list[bool]:
-        passed = list(reduce_log(in_parts, None, PARTITIONS, brought_bytes=brought_bytes))
+        passed = list(reduce_log(in_parts, ONLY_DECODED, PARTITIONS, brought_bytes=brought_bytes))
         assert [row["collected_with_report"] for row in of_kind(passed, "report")] == [True]
         rows = [row for batch in passed for row in batch.to_pylist() if row["kind"] != "report"]
         return [row["collected_with_report"] for row in rows]
@@ -158,46 +160,60 @@ def test_the_first_rows_are_collected_with_the_report_up_to_a_limit_of_bytes() -
 
 def test_bytes_count_the_text_columns() -> None:
     log = random_log(5, 30)
-    passed = list(reduce_log(batches(log, [7]), None, PARTITIONS))
+    passed = list(reduce_log(batches(log, [7]), ONLY_DECODED, PARTITIONS))
     for kind, size in report(passed)["bytes"].items():
         rows = of_kind(passed, kind)
-        least = sum(len(row[name] or "") for row in rows for name in ("group_id", "key_json", "value_json", "value"))
+        least = sum(len(row[name] or "") for row in rows for name in ("group_id", "key_json", "value_json"))
         assert least < size < 4 * least + 200 * len(rows)
 
 
-def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> CommitHistory:
-    return CommitHistory(tables.task_writer(COMMITS, batch, DAY), LOG_IDS, written)
+def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> HistoryTarget:
+    writers = {table: tables.task_writer(table, batch, DAY) for table in RECORD_TABLES}
+    return HistoryTarget(writers, LOG_IDS, dict.fromkeys(RECORD_TABLES, written), is_decoded=True)
 
 
-def files(passed: Iterable[pa.RecordBatch]) -> list[NewFile]:
-    file = report(passed)["file"]
-    return [] if file is None else [NewFile(**file)]
+def made(passed: Iterable[pa.RecordBatch], table: str = COMMITS) -> TaskRows:
+    return TaskRows.of([report(passed)["history"][table]])
 
 
-def places(tables: PathStore) -> Counter[tuple[int, int, int]]:
-    rows = read_rows(tables.open(COMMITS))
+def places(tables: PathStore, table: str) -> Counter[tuple[int, int, int]]:
+    rows = read_rows(tables.open(table))
     return Counter((row["log_id"], row["offsets_partition"], row["record_offset"]) for row in rows)
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 40), range(0, 500, 7)])
-def test_new_commits_go_to_a_file_and_other_records_to_spark(tables: PathStore, cuts: Iterable[int]) -> None:
+def test_new_records_go_to_files_and_those_of_groups_to_spark_too(tables: PathStore, cuts: Iterable[int]) -> None:
     log = random_log(2, 25)
     passed = list(reduce_log(batches(log, cuts), history(tables, BatchId(1, 0), {2: 30}), PARTITIONS))
-    others = Counter((row["offsets_partition"], row["record_offset"]) for row in of_kind(passed, "other"))
-    assert others == Counter((r.offsets_partition, r.record_offset) for r in log if not is_commit(r))
-    append_files(tables, COMMITS, files(passed), BatchId(1, 0))
-    append_files(tables, COMMITS, files(passed), BatchId(1, 0))  # the same batch again
-    assert places(tables) == Counter(
-        (LOG_IDS.get(r.offsets_partition, 0), r.offsets_partition, r.record_offset)
-        for r in log
-        if is_commit(r) and not (r.offsets_partition == 2 and r.record_offset <= 30)
-    )
+    of_groups = Counter((row["offsets_partition"], row["record_offset"]) for row in of_kind(passed, "group record"))
+    assert of_groups == Counter((r.offsets_partition, r.record_offset) for r in log if record_table(r) == RECORDS)
+    written = Counter[tuple[str, int]]()
+    for table in RECORD_TABLES:
+        for _ in range(2):  # the same batch again
+            append_from_tasks(tables, table, made(passed, table), BatchId(1, 0))
+        own = [record for record in log if record_table(record) == table]
+        new = [record for record in own if not (record.offsets_partition == 2 and record.record_offset <= 30)]
+        assert places(tables, table) == Counter(
+            (LOG_IDS.get(r.offsets_partition, 0), r.offsets_partition, r.record_offset) for r in new
+        )
+        assert sum(entry.rows for entry in made(passed, table).entries) == len(new)
+        written += Counter({(table, 2): len(own) - len(new)})
+    assert Counter({(table, number): count for table, number, count in report(passed)["written"]}) == written
+
+
+def test_without_a_history_only_undecodable_records_are_written(tables: PathStore) -> None:
+    log = random_log(2, 25)
+    writers = {UNDECODABLE: tables.task_writer(UNDECODABLE, BatchId(1, 0), DAY)}
+    passed = list(reduce_log(batches(log, [7]), HistoryTarget(writers, LOG_IDS, {}, is_decoded=False), PARTITIONS))
+    assert {row["kind"] for each in passed for row in each.to_pylist()} == {"cell", "report"}
+    assert made(passed, UNDECODABLE).count == len([record for record in log if record_table(record) == UNDECODABLE]) > 0
+    assert report(passed)["history"].keys() == {UNDECODABLE}
 
 
 def test_a_file_has_the_statistics_by_which_readers_skip_it(tables: PathStore) -> None:
     log = [record for record in random_log(2, 25) if is_commit(record)]
     passed = list(reduce_log(batches(log, [7]), history(tables, BatchId(4, 9), {}), PARTITIONS))
-    append_files(tables, COMMITS, files(passed), BatchId(4, 9))
+    append_from_tasks(tables, COMMITS, made(passed), BatchId(4, 9))
     (added,) = pa.table(DeltaTable(tables.table(COMMITS)).get_add_actions(flatten=True)).to_pylist()
     offsets = [record.record_offset for record in log]
     assert (added["num_records"], added["partition.written_day"]) == (len(log), DAY)
@@ -209,17 +225,18 @@ def test_a_file_has_the_statistics_by_which_readers_skip_it(tables: PathStore) -
 
 def test_without_commits_there_is_no_file(tables: PathStore) -> None:
     log = [record for record in random_log(2, 25) if not is_commit(record)]
-    assert files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
-    assert files(reduce_log([], history(tables, BatchId(1, 0), {}), PARTITIONS)) == []
-    append_files(tables, COMMITS, [], BatchId(1, 0))
+    for raw in (batches(log, []), []):
+        none = made(reduce_log(raw, history(tables, BatchId(1, 0), {}), PARTITIONS))
+        assert none == TaskRows()
+        append_from_tasks(tables, COMMITS, none, BatchId(1, 0))
     assert DeltaTable(tables.table(COMMITS)).version() == 0
 
 
 def test_a_file_that_the_driver_cannot_see_is_not_committed(tables: PathStore) -> None:
     """As if Spark's tasks wrote to the disks of other machines."""
     log = [record for record in random_log(2, 25) if is_commit(record)]
-    (new,) = files(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))
-    (Path(tables.table(COMMITS)) / new.path).unlink()
+    rows = made(reduce_log(batches(log, []), history(tables, BatchId(1, 0), {}), PARTITIONS))
+    (Path(tables.table(COMMITS)) / rows.files[0].path).unlink()
     with pytest.raises(TablesError, match="the driver cannot find files that Spark's tasks wrote"):
-        append_files(tables, COMMITS, [new], BatchId(1, 0))
+        append_from_tasks(tables, COMMITS, rows, BatchId(1, 0))
     assert DeltaTable(tables.table(COMMITS)).version() == 0

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.stream.state import state_tables
-from offsetstream.stream.state.rules import StateRules
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import decode_on_driver
@@ -96,14 +94,3 @@ def test_a_member_that_replaces_another_is_the_only_one(tables: PathStore) -> No
         record = LogRecord(number, None, *classic(classic_member(member), group="g"))
         state.apply(decoded([[record]]), BatchId(1, number))
         assert [row["member_id"] for row in read_rows(tables.open("group_members"))] == [member]
-
-
-def test_a_task_returns_the_rows_of_a_load_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_tables, "_PACKED_BYTES", 2000)
-    logs = [consumed(history.batches) for history in random_histories("new")]
-    records, rules = decoded(logs), StateRules(is_classic=False, log_ids={}, topic_names={})
-    pieces = [row for batch in state_tables._load_groups(records.to_batches(), rules) for row in batch.to_pylist()]
-    for name, expected in rules.load(records).items():
-        found = [pa.ipc.open_stream(piece["rows"]).read_all() for piece in pieces if piece["table"] == name]
-        assert len(found) > 1 or expected.nbytes <= 2000
-        assert pa.concat_tables([expected.slice(0, 0), *found]).equals(expected)
