@@ -6,8 +6,7 @@ Pure functions over Arrow tables. The tables have the codec's columns and `offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,72 +15,71 @@ import pyarrow.compute as pc
 COMMIT_KEY_TYPES = (0, 1)
 # The records whose tombstone removes a group: classic, consumer, share, streams (reference 5.5, 5.7).
 GROUP_KEY_TYPES = (2, 3, 11, 17)
+GROUP = ("offsets_partition", "group_id")
 COMMIT_CELL = ("offsets_partition", "group_id", "topic", "partition")
 GROUP_CELL = ("offsets_partition", "group_id", "key_type", "key_json")
-
-GroupKey = tuple[int, str]  # offsets partition and group id
-
-
-@dataclass(slots=True)
-class GroupFacts:
-    """What the records of a batch say about whether a group exists (reference 5.9, rows 6, 7 and 13)."""
-
-    in_coordinator_partition: bool
-    commit_offset: int = -1  # of the last commit, even if a later tombstone deletes it
-    tombstone_offset: int = -1  # of the last record that removed the group
-    is_touched: bool = False  # the batch may change the group's rows: it has more than commits
-
-    def new_coordinator_keeps(self, *, existed: bool) -> bool:
-        """Whether the new coordinator has the group afterwards, even if none of its cells is left.
-
-        Any commit makes a simple group; only the tombstone of the group's own record ends it (reference
-        5.3, 5.5, 5.10 item 5).
-        """
-        return self.commit_offset > self.tombstone_offset or (existed and self.tombstone_offset < 0)
 
 
 def last_record_per_cell(decoded: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the last record of each cell, as (offset commits, all others). Undecodable records are skipped."""
     good = decoded.filter(pc.is_null(decoded["error"]))
-    is_commit = pc.is_in(good["key_type"], pa.array(COMMIT_KEY_TYPES, good["key_type"].type))
-    commits, others = (good.filter(kind).sort_by("record_offset") for kind in (is_commit, pc.invert(is_commit)))
-    return last_wins(commits, COMMIT_CELL), last_wins(others, GROUP_CELL)
+    is_commit = _is_in(good["key_type"], COMMIT_KEY_TYPES)
+    return last_wins(good.filter(is_commit), COMMIT_CELL), last_wins(good.filter(pc.invert(is_commit)), GROUP_CELL)
 
 
 def last_wins(records: pa.Table, key: Sequence[str], greatest: Sequence[str] = ()) -> pa.Table:
-    """Reduce records in log order to the last of each key; the columns `greatest` get their maximum over all of it.
+    """Reduce records to the last of each key by `record_offset`; `greatest` columns get their maximum over all of it.
 
     All record types of today are reduced so. A type whose records are a snapshot and updates of it needs another rule.
     """
-    numbered = records.select([*key, *greatest]).append_column("at", pa.array(np.arange(records.num_rows)))
-    found = numbered.group_by(list(key), use_threads=False).aggregate([(name, "max") for name in ("at", *greatest)])
-    last = records.take(found["at_max"])
+    order = pc.sort_indices(records["record_offset"]).to_numpy()
+    place = np.empty_like(order)  # of each record in this order; to sort the records would copy their texts
+    place[order] = np.arange(len(order), dtype=order.dtype)
+    numbered = records.select([*key, *greatest]).append_column("place", pa.array(place))
+    ways = [(name, "max") for name in ("place", *greatest)]
+    found = numbered.group_by(list(key), use_threads=False).aggregate(ways)
+    last = records.take(pa.array(order[found["place_max"].to_numpy()]))
     for name in greatest:
         last = last.set_column(last.schema.get_field_index(name), name, found[f"{name}_max"])
     return last
 
 
-def group_facts(decoded: pa.Table, commits: pa.Table) -> dict[GroupKey, GroupFacts]:
-    """Return the facts of each group in the batch. `commits` has the last commit of each cell of `decoded`."""
-    facts: dict[GroupKey, GroupFacts] = {}
-    good = decoded.filter(pc.is_null(decoded["error"]))
-    columns = ("offsets_partition", "group_id", "in_coordinator_partition", "key_type")
-    kinds = good.group_by(list(columns)).aggregate([("value_offset", "max"), ("tombstone_offset", "max")])
-    for partition, group_id, inside, key_type, value, tombstone in _rows(kinds, *columns, *_OFFSETS):
-        entry = facts.setdefault((partition, group_id), GroupFacts(inside))
-        if key_type in COMMIT_KEY_TYPES:
-            entry.commit_offset = max(entry.commit_offset, -1 if value is None else value)
-        else:
-            entry.is_touched = True
-            if key_type in GROUP_KEY_TYPES and tombstone is not None:
-                entry.tombstone_offset = max(entry.tombstone_offset, tombstone)
-    for partition, group_id in _rows(commits.filter(commits["is_tombstone"]), "offsets_partition", "group_id"):
-        facts[partition, group_id].is_touched = True
-    return facts
+def group_facts(decoded: pa.Table, commits: pa.Table) -> pa.Table:
+    """Return a row for each group of a batch: what its records say about whether it exists (reference 5.9: 6, 7, 13).
+
+    `commits` has the last commit of each cell of `decoded`. The columns, besides those of `GROUP`:
+
+    - `in_coordinator_partition`.
+    - `commit_offset`: of the last commit, even if a later tombstone deletes it; null without one.
+    - `tombstone_offset`: of the last record that removed the group; null without one.
+    - `is_touched`: whether the batch may change the group's rows, since it has more than commits.
+    """
+    good, none = decoded.filter(pc.is_null(decoded["error"])), pa.scalar(None, pa.int64())
+    is_commit, is_group = (_is_in(good["key_type"], types) for types in (COMMIT_KEY_TYPES, GROUP_KEY_TYPES))
+    told = {
+        "in_coordinator_partition": good["in_coordinator_partition"],
+        "commit_offset": pc.if_else(is_commit, good["value_offset"], none),
+        "tombstone_offset": pc.if_else(is_group, good["tombstone_offset"], none),
+        "is_touched": pc.invert(is_commit),
+    }
+    deleted = commits.filter(commits["is_tombstone"]).select(GROUP)
+    deleted = deleted.append_column("is_touched", pa.repeat(pa.scalar(True), deleted.num_rows))
+    rows = pa.concat_tables([pa.table({name: good[name] for name in GROUP} | told), deleted], promote_options="default")
+    ways = dict(zip(told, ("first", "max", "max", "any"), strict=True))
+    found = rows.group_by(list(GROUP), use_threads=False).aggregate(list(ways.items()))
+    return found.select([*GROUP, *(f"{name}_{way}" for name, way in ways.items())]).rename_columns([*GROUP, *told])
 
 
-_OFFSETS = ("value_offset_max", "tombstone_offset_max")
+def new_coordinator_keeps(facts: pa.Table, existed: pa.Array) -> pa.Array:
+    """Return for each group whether the new coordinator has it afterwards, even if none of its cells is left.
+
+    `existed`: whether it had the group before. Any commit makes a simple group; only the tombstone of the group's own
+    record ends it (reference 5.3, 5.5, 5.10 item 5).
+    """
+    is_removed = pc.is_valid(facts["tombstone_offset"])
+    commit, tombstone = (pc.fill_null(facts[name], -1) for name in ("commit_offset", "tombstone_offset"))
+    return pc.or_(pc.greater(commit, tombstone), pc.and_not(existed, is_removed))
 
 
-def _rows(table: pa.Table, *columns: str) -> Iterator[tuple]:  # type: ignore[type-arg]  # of any columns
-    return zip(*(table[name].to_pylist() for name in columns), strict=True)
+def _is_in(key_types: pa.ChunkedArray, some: Sequence[int]) -> pa.ChunkedArray:
+    return pc.is_in(key_types, pa.array(some, key_types.type))

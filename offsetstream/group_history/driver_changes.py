@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from offsetstream.group_history.decoding import COLUMNS, ORDER, changes_of
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
-from offsetstream.tables.arrow_rows import append_rows, group_keys, partition_numbers, read_groups
+from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
 from offsetstream.tables.names import GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.record_rows import belongs_to
@@ -42,7 +42,7 @@ class DriverChangeWriter:
     def append_batch(self, records: pa.Table, decoding: Decoding) -> None:
         """Append the changes by the records of a batch."""
         new = placed(records, decoding.of(is_stored=False))
-        present = read_groups(self._tables, GROUP_CELLS, group_keys(new), STORED)
+        present = read_groups(self._tables, GROUP_CELLS, new, STORED)
         stored = self._stored(decoding.of(is_stored=True))
         self._append([decoding_rows(new), decoding_rows(present), *stored], decoding)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import regrouped
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.sql import sql_text
+from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
-GroupKey = tuple[int, str]  # offsets partition and group id
-_GROUP = ("offsets_partition", "group_id")
 _MAX_IN_CONDITION = 500  # groups; with more, the rows of their partitions are read and then filtered
 # Every engine that reads Delta supports these timestamps: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -68,29 +67,28 @@ def merge_rows(
     merge_on_driver(tables, source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch)
 
 
-def read_groups(tables: Store, name: str, groups: Collection[GroupKey], columns: Sequence[str] = ()) -> pa.Table:
-    """Return the table's rows of the given groups.
+def read_groups(tables: Store, name: str, groups: pa.Table, columns: Sequence[str] = ()) -> pa.Table:
+    """Return the table's rows of the groups that the rows `groups` belong to.
 
     `columns` must include `offsets_partition` and `group_id`; without it all columns are returned.
     """
     schema = load_schema(name)
     selected = list(columns or schema.column_names)
     empty = pa.schema([schema.arrow.field(column) for column in selected]).empty_table()
-    if not groups:
+    if not groups.num_rows:
         return empty
-    partitions = ", ".join(str(partition) for partition in sorted({partition for partition, _ in groups}))
-    where = f"offsets_partition IN ({partitions})"
-    if len(groups) <= _MAX_IN_CONDITION:
-        where += f" AND group_id IN ({', '.join(sql_text(group_id) for _, group_id in groups)})"
-    wanted = RowKeys(pa.table([*zip(*groups, strict=True)], names=_GROUP), _GROUP)
-    parts = regrouped(tables.open(name).rows(where, selected), len(groups))
-    found = [rows_with_keys(part, wanted) for part in parts]
+    where = in_partitions(sorted(pc.unique(groups["offsets_partition"]).to_pylist()))
+    ids = pc.unique(groups["group_id"])
+    if len(ids) <= _MAX_IN_CONDITION:
+        where += f" AND group_id IN ({', '.join(map(sql_text, ids.to_pylist()))})"
+    wanted = RowKeys(groups, GROUP)
+    found = [rows_with_keys(part, wanted) for part in regrouped(tables.open(name).rows(where, selected), len(ids))]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 
-def group_keys(rows: pa.Table) -> set[GroupKey]:
-    """Return the keys of the groups that the rows belong to."""
-    return set(zip(*(rows[name].to_pylist() for name in _GROUP), strict=True))
+def of_groups(rows: pa.Table, groups: pa.Table) -> pa.Array:
+    """Return for each row whether its group is one of those that the rows `groups` belong to."""
+    return pc.is_valid(RowKeys(groups, GROUP).find(rows))
 
 
 def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:

@@ -12,7 +12,13 @@ from offsetstream.codec.read_committed import find_transactions
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import GroupRows, derive_group
-from offsetstream.coordinator.reduction import COMMIT_CELL, GROUP_CELL, group_facts, last_record_per_cell
+from offsetstream.coordinator.reduction import (
+    COMMIT_CELL,
+    GROUP_CELL,
+    group_facts,
+    last_record_per_cell,
+    new_coordinator_keeps,
+)
 from offsetstream.tables.derived import cell_of
 from tests.conformance.state_rows import snapshot
 
@@ -41,14 +47,14 @@ class PureTables:
         commits, cells = last_record_per_cell(decoded)
         _merge(self._commits, commits, COMMIT_CELL)
         _merge(self._cells, cells, GROUP_CELL)
-        for (_, group_id), facts in group_facts(decoded, commits).items():
-            if facts.is_touched or group_id not in self._groups:
-                exists = (
-                    any(row["group_id"] == group_id for row in self._commits.values())
-                    if self._is_classic
-                    else facts.new_coordinator_keeps(existed=group_id in self._groups)
-                )
-                self._derive(group_id, exists=exists)
+        facts = group_facts(decoded, commits)
+        groups, touched = facts["group_id"].to_pylist(), facts["is_touched"].to_pylist()
+        existed = [group_id in self._groups for group_id in groups]
+        keeps = new_coordinator_keeps(facts, pa.array(existed, pa.bool_())).to_pylist()
+        for group_id, is_touched, was_there, is_kept in zip(groups, touched, existed, keeps, strict=True):
+            if is_touched or not was_there:
+                has_offsets = any(row["group_id"] == group_id for row in self._commits.values())
+                self._derive(group_id, exists=has_offsets if self._is_classic else is_kept)
 
     def _derive(self, group_id: str, *, exists: bool) -> None:
         cells = [cell_of(row) for row in self._cells.values() if row["group_id"] == group_id]

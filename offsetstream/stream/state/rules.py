@@ -6,17 +6,16 @@ or load at once, and Spark tasks run them for some groups each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.reduction import GroupFacts, GroupKey, group_facts, last_record_per_cell
-from offsetstream.tables.arrow_rows import conform, group_keys, partition_numbers, renamed
+from offsetstream.coordinator.reduction import group_facts, last_record_per_cell, new_coordinator_keeps
+from offsetstream.tables.arrow_rows import conform, of_groups, partition_numbers, renamed
 from offsetstream.tables.derived import GROUP_CONSTANTS, cell_of, rows_of_group
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import COMMITTED_OFFSETS, DERIVED_TABLES, GROUP_CELLS, GROUPS
@@ -25,19 +24,21 @@ from offsetstream.tables.record_rows import CELLS_RENAMED
 from offsetstream.tables.row_pieces import in_pieces, joined, to_python
 from offsetstream.tables.schema import load_schema
 
-Facts = Mapping[GroupKey, GroupFacts]
-Exists = Mapping[GroupKey, bool]
-Row = dict[str, Any]
+GroupKey = tuple[int, str]  # offsets partition and group id
 Derive = Callable[[GroupKey, list[Cell]], dict[str, Rows] | None]
+EXISTS = "exists"
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The last record of each cell: `commits` and `cells`, with the columns of their tables and `DELETED`."""
+    """The last record of each cell: `commits` and `cells`, with the columns of their tables and `DELETED`.
+
+    `facts`: a row for each group (`group_facts`), with its log id.
+    """
 
     commits: pa.Table
     cells: pa.Table
-    facts: Facts
+    facts: pa.Table
 
 
 @dataclass(frozen=True)
@@ -60,31 +61,35 @@ class StateRules:
         """Reduce decoded records with the columns `value_offset` and `tombstone_offset`."""
         placed = decoded.append_column("log_id", partition_numbers(decoded, self.log_ids, 0))
         commits, cells = last_record_per_cell(placed)
+        facts = group_facts(decoded, commits)
         return Reduced(
             renamed(commits, CELLS_RENAMED[COMMITTED_OFFSETS]),
             renamed(cells, CELLS_RENAMED[GROUP_CELLS]),
-            group_facts(decoded, commits),
+            facts.append_column("log_id", partition_numbers(facts, self.log_ids, 0)),
         )
 
-    def exists(self, facts: Facts, existed: Collection[GroupKey], with_offsets: Collection[GroupKey]) -> Exists:
-        """Return, for each group of the facts, whether it exists for the coordinator even without a cell.
+    def with_existence(self, facts: pa.Table, existed: pa.Table, with_offsets: pa.Table) -> pa.Table:
+        """Add to the facts whether the group `EXISTS` for the coordinator even without a cell.
 
-        `existed`: the groups that existed before. `with_offsets`: those that have a committed offset afterwards.
+        `existed`: rows of the groups that existed before. `with_offsets`: rows of those that have a committed offset
+        afterwards, which only the classic coordinator asks for.
         """
         if self.is_classic:
-            return {key: key in with_offsets for key in facts}
-        return {key: own.new_coordinator_keeps(existed=key in existed) for key, own in facts.items()}
+            return facts.append_column(EXISTS, of_groups(facts, with_offsets))
+        return facts.append_column(EXISTS, new_coordinator_keeps(facts, of_groups(facts, existed)))
 
-    def derive(self, cells: pa.Table, facts: Facts, exists: Exists) -> dict[str, pa.Table]:
-        """Return the rows of the `DERIVED_TABLES` for the groups in `exists`. `cells`: their rows of `group_cells`."""
+    def derive(self, cells: pa.Table, facts: pa.Table) -> dict[str, pa.Table]:
+        """Return the rows of the `DERIVED_TABLES` for groups. `cells`: their rows of `group_cells`."""
+        has_cells = of_groups(facts, cells)
+        known = {(row["offsets_partition"], row["group_id"]): row for row in facts.filter(has_cells).to_pylist()}
 
         def rows_of(key: GroupKey, own: list[Cell]) -> dict[str, Rows] | None:
-            return rows_of_group(own, key[1], self.topic_names, exists=exists[key], place=self._place(key, facts[key]))
+            fact = known[key]
+            place = {name: fact[name] for name in GROUP_CONSTANTS}
+            return rows_of_group(own, key[1], self.topic_names, exists=fact[EXISTS], place=place)
 
-        rows, with_cells = derived_tables(cells, rows_of), group_keys(cells)
-        without_cells = (key for key, does_exist in exists.items() if does_exist and key not in with_cells)
-        places = [{"group_id": key[1], **self._place(key, facts[key])} for key in without_cells]
-        rows[GROUPS] = pa.concat_tables([rows[GROUPS], offsets_only_groups(places)])
+        rows, without_cells = derived_tables(cells, rows_of), facts.filter(pc.and_not(facts[EXISTS], has_cells))
+        rows[GROUPS] = pa.concat_tables([rows[GROUPS], offsets_only_groups(without_cells)])
         return rows
 
     def load(self, decoded: pa.Table) -> dict[str, pa.Table]:
@@ -94,16 +99,8 @@ class StateRules:
             name: conform(last.filter(pc.invert(last[DELETED])), load_schema(name))
             for name, last in ((COMMITTED_OFFSETS, reduced.commits), (GROUP_CELLS, reduced.cells))
         }
-        with_offsets = group_keys(rows[COMMITTED_OFFSETS]) if self.is_classic else ()
-        exists = self.exists(reduced.facts, (), with_offsets)
-        return rows | self.derive(rows[GROUP_CELLS], reduced.facts, exists)
-
-    def _place(self, key: GroupKey, facts: GroupFacts) -> Row:
-        return {
-            "offsets_partition": key[0],
-            "log_id": self.log_ids.get(key[0], 0),
-            "in_coordinator_partition": facts.in_coordinator_partition,
-        }
+        facts = self.with_existence(reduced.facts, reduced.facts.slice(0, 0), rows[COMMITTED_OFFSETS])
+        return rows | self.derive(rows[GROUP_CELLS], facts)
 
 
 def derived_tables(cells: pa.Table, derive: Derive) -> dict[str, pa.Table]:
@@ -118,17 +115,16 @@ def derived_tables(cells: pa.Table, derive: Derive) -> dict[str, pa.Table]:
     return joined(in_pieces(found, [*map(load_schema, DERIVED_TABLES)]))
 
 
-def offsets_only_groups(places: Sequence[Row]) -> pa.Table:
+def offsets_only_groups(places: pa.Table) -> pa.Table:
     """Return the rows of `groups` for groups that exist without a cell, as `derive_group` makes them.
 
-    `places` have the columns of `GROUP_CONSTANTS` and group_id; nothing else differs. So the rows are built by column,
+    `places` has the columns of `GROUP_CONSTANTS` and group_id; nothing else differs. So the rows are built by column,
     which is fast for a million groups.
     """
     schema = load_schema(GROUPS)
     template = rows_of_group([], "", {}, exists=True, place=dict.fromkeys(GROUP_CONSTANTS)) or {}
-    rows = from_rows(template[GROUPS], schema).take(pa.repeat(pa.scalar(0), len(places)))
+    rows = from_rows(template[GROUPS], schema).take(pa.repeat(pa.scalar(0), places.num_rows))
     for name in (*GROUP_CONSTANTS, "group_id"):
         field = schema.arrow.field(name)
-        values = pa.array([place[name] for place in places], field.type)
-        rows = rows.set_column(schema.arrow.get_field_index(name), field, values)
+        rows = rows.set_column(schema.arrow.get_field_index(name), field, places[name].cast(field.type))
     return rows

@@ -6,19 +6,20 @@ replace the old ones in one commit, so tasks compute and write them if they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.reduction import GroupKey
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.stream.decode import few_tasks
 from offsetstream.stream.state.homes import find_homes
 from offsetstream.stream.state.rules import StateRules
 from offsetstream.stream.state.size import Part, Records
-from offsetstream.tables.arrow_rows import group_keys, merge_rows, read_groups, with_constant_columns
+from offsetstream.tables.arrow_rows import merge_rows, of_groups, read_groups, with_constant_columns
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import (
@@ -37,8 +38,7 @@ from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
-_GROUP = ("offsets_partition", "group_id")
-_CELL = (*_GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
+_CELL = (*GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
 # What one task of a load computes at once, beside the other tasks of its executor.
 _TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
 
@@ -79,25 +79,24 @@ class StateTables:
             find_homes(self._tables, BatchId(batch.checkpoint_id, -1))
 
     def _apply(self, decoded: pa.Table, batch: BatchId, *, has_cells: bool) -> None:
-        reduced, existed = self._rules.reduce(decoded), set[GroupKey]()
+        reduced, existed = self._rules.reduce(decoded), list[pa.Table]()
         merge = partial(merge_rows, self._tables, batch=batch, newer_only=True)
         steps: list[Step] = [partial(merge, COMMITTED_OFFSETS, reduced.commits)]
         if has_cells:
             steps.append(partial(merge, GROUP_CELLS, reduced.cells))
-        steps.append(lambda: existed.update(self._groups_in(GROUPS, reduced.facts)))
+        steps.append(lambda: existed.append(read_groups(self._tables, GROUPS, reduced.facts, GROUP)))
         in_parallel(steps)
-        touched = {key: own for key, own in reduced.facts.items() if own.is_touched or key not in existed}
-        if not touched:
+        is_new = pc.invert(of_groups(reduced.facts, existed[0]))
+        touched = reduced.facts.filter(pc.or_(reduced.facts["is_touched"], is_new))
+        if not touched.num_rows:
             return
-        with_offsets = self._groups_in(COMMITTED_OFFSETS, touched) if self._rules.is_classic else ()
-        exists = self._rules.exists(touched, existed, with_offsets)
-        rows = self._rules.derive(read_groups(self._tables, GROUP_CELLS, exists, _CELL), touched, exists)
-        in_parallel([partial(self._replace, name, rows[name], exists, batch) for name in DERIVED_TABLES])
+        asked = touched if self._rules.is_classic else touched.slice(0, 0)
+        with_offsets = read_groups(self._tables, COMMITTED_OFFSETS, asked, GROUP)
+        facts = self._rules.with_existence(touched, existed[0], with_offsets)
+        rows = self._rules.derive(read_groups(self._tables, GROUP_CELLS, touched, _CELL), facts)
+        in_parallel([partial(self._replace, name, rows[name], touched, batch) for name in DERIVED_TABLES])
 
-    def _groups_in(self, table: str, groups: Collection[GroupKey]) -> set[GroupKey]:
-        return group_keys(read_groups(self._tables, table, groups, _GROUP))
-
-    def _replace(self, name: str, derived: pa.Table, groups: Collection[GroupKey], batch: BatchId) -> None:
+    def _replace(self, name: str, derived: pa.Table, groups: pa.Table, batch: BatchId) -> None:
         """Replace the rows of the groups with the derived rows."""
         key, rows = load_schema(name).key, with_constant_columns(derived, {DELETED: False})
         present = read_groups(self._tables, name, groups, key)
@@ -115,7 +114,7 @@ class StateTables:
     def _load_in_tasks(self, part: Part, batch: BatchId, where: str) -> None:
         spark, rules = part.decoded.sparkSession, self._rules.for_tasks()
         tasks = max(few_tasks(spark), part.size.parts(_TASK_ROWS, _TASK_BYTES))
-        writer, groups = TableWriter(spark, self._tables), part.decoded.repartition(tasks, *_GROUP)
+        writer, groups = TableWriter(spark, self._tables), part.decoded.repartition(tasks, *GROUP)
         with writer.computed(groups, partial(_load_groups, rules=rules), STATE_TABLES, batch) as rows:
             for names in (CELL_TABLES, DERIVED_TABLES):
                 writer.replace({name: rows[name] for name in names}, batch, where)
@@ -128,7 +127,7 @@ def _portions(decoded: Records, batch: BatchId) -> Iterator[tuple[pa.Table, Batc
         return
     count = decoded.size.portions
     for at in range(count):
-        portion = decoded.decoded.where(f"pmod(hash({', '.join(_GROUP)}), {count}) = {at}").toArrow()
+        portion = decoded.decoded.where(f"pmod(hash({', '.join(GROUP)}), {count}) = {at}").toArrow()
         yield portion, replace(batch, has_more=at < count - 1)
 
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.reduction import GroupKey
-from offsetstream.stream.state.rules import derived_tables, offsets_only_groups
+from offsetstream.stream.state.rules import GroupKey, derived_tables, offsets_only_groups
 from offsetstream.tables import row_pieces
 from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
@@ -20,6 +19,15 @@ from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import classic, classic_member
 
 COLUMNS = ("offsets_partition", "group_id", "key_type", "key_json", "value_version", "value_json", "record_offset")
+_FACTS = pa.schema(
+    [
+        ("offsets_partition", pa.int32()),
+        ("log_id", pa.int64()),
+        ("in_coordinator_partition", pa.bool_()),
+        ("group_id", pa.string()),
+        ("is_touched", pa.bool_()),
+    ]
+)
 GROUPS = [(number % 3, f"group-{number:02}") for number in range(30)]
 
 
@@ -59,7 +67,8 @@ def test_groups_without_cells_equal_groups_derived_one_by_one(groups: list[Group
         {"offsets_partition": partition, "log_id": 7, "in_coordinator_partition": partition != 1}
         for partition, _ in groups
     ]
-    found = offsets_only_groups([{**place, "group_id": key[1]} for place, key in zip(places, groups, strict=True)])
+    facts = [{**place, "group_id": key[1], "is_touched": True} for place, key in zip(places, groups, strict=True)]
+    found = offsets_only_groups(pa.Table.from_pylist(facts, schema=_FACTS))
     one_by_one = [
         row
         for place, (_, group_id) in zip(places, groups, strict=True)
