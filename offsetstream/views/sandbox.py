@@ -308,6 +308,9 @@ def _words(query: str) -> set[str]:
 def _define(reader: ViewReader, words: set[str], at: datetime | None) -> tuple[list[str], dict[str, NoTableError]]:
     """Define the tables and views that the query's words name; return the defined and the missing names."""
     missing: dict[str, NoTableError] = {}
+    if "information_schema" in words:  # which lists what is defined
+        views = all_views()
+        words = words | {name for name in relation_names() if at or name not in views or not views[name].is_at}
     for name in [*all_schemas(), *OPTIONAL_TABLES]:
         if name in words:
             try:

@@ -127,6 +127,10 @@ def test_helm_lint_reports_nothing() -> None:
         ({"clusters": {"EU_1": EU}}, "'EU_1'"),
         ({"clusters": {"eu": EU | {"tables": "s3a://a"}}}, "properties 'checkpoint' required, if 'tables' exists"),
         ({"clusters": {"eu": EU | {"clientSecret": "a", "clientProperties": "b"}}}, "/clusters/eu"),
+        (
+            {"clusters": {name: EU | {"existingClaim": "kafka"} for name in ("eu", "us")}},
+            "The clusters eu and us would write to the same tables: kafka",
+        ),
         ({"clusters": {"eu": EU}, "volume": {"size": 20}}, "got number, want string"),
         ({"clusters": {"eu": EU}, "resource": {}}, "'resource' not allowed"),
     ],

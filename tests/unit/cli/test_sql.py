@@ -218,6 +218,16 @@ def test_no_time_for_a_query_is_refused(run: Run, seconds: str) -> None:
     assert run("sql", "SELECT 1", "--timeout", seconds).exit_code == 2
 
 
+def test_the_information_schema_lists_tables_and_views_with_their_columns(run: Run, tables: Path) -> None:
+    query = "SELECT table_name, column_name FROM information_schema.columns"
+    done = run("sql", query, "--output", "json", tables=tables)
+    assert done.exit_code == 0, done.output
+    found = {(row["table_name"], row["column_name"]) for row in json.loads(done.output)}
+    views = [view for view in all_views().values() if not view.is_at and not view.is_helper]
+    assert found >= {(view.name, column) for view in views for column in view.column_names}
+    assert found >= {(schema.name, column) for schema in all_schemas().values() for column in schema.column_names}
+
+
 @pytest.mark.parametrize("query", ["SHOW TABLES", " show all tables ;"])
 def test_show_tables_names_what_the_list_names(run: Run, query: str) -> None:
     listed = {row["name"] for row in json.loads(run("sql", "--list", "--output", "json").stdout)}
