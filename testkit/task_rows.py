@@ -19,5 +19,8 @@ def from_tasks(tables: Store, name: str, parts: list[pa.Table], batch: BatchId, 
         writer = tables.task_writer(name, batch, day or datetime.now(UTC).date())
         packed += [(each,) for each in writer.write(rows)]
         reports.append(writer.close())
+    if not tables.needs_spark:
+        return TaskRows.of(reports)
     spark = SparkSession.getActiveSession()
-    return TaskRows.of(reports, spark.createDataFrame(packed, "rows binary") if packed and spark else None)
+    assert spark is not None
+    return TaskRows.of(reports, spark.createDataFrame(packed, "rows binary"))

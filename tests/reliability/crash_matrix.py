@@ -3,13 +3,15 @@
 Run it for every n or a part with `python -m tests.reliability.crash_matrix --help`; the suite runs a seeded sample
 (tests/kafka/test_crashes.py). The killed job is a process as users start it. The recovering job runs in the session
 of this process, so that a kill costs only one start of Spark. After every third kill the recovering process is killed
-too.
+too. A file has a line for each kill of a commit; a run that was stopped continues after these.
 """
 
 from __future__ import annotations
 
+import csv
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import click
 from deltalake import DeltaTable
@@ -41,6 +44,8 @@ _DELETED = 5
 _END_SECONDS = 0.5  # without a new file after the job's end
 _LOOK_SECONDS = 0.2
 TWICE = 2  # which of three kills a second one follows
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "build" / "crash-matrix.csv"
 
 
 @dataclass(frozen=True)
@@ -249,10 +254,59 @@ def crash_matrix(spark: SparkSession, folder: Path, seed: int, sample_seconds: f
         yield CrashMatrix(kafka, workload, spark, folder, sample_seconds)
 
 
-def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
-    """Kill at each of the points; every third time the recovering job is killed too."""
+class Result(NamedTuple):
+    """The kills at the `at`-th of `files` files of a scenario: at which files, and how many differences followed."""
+
+    commit: str
+    scenario: str
+    at: int
+    files: int
+    killed_at: str
+    differences: int
+
+
+class Results:
+    """The kills of a commit, in a file that has those of others, too."""
+
+    def __init__(self, file: Path, commit: str) -> None:
+        self._file, self.commit = file, commit
+        self.found: list[Result] = []
+        if file.exists():
+            with file.open(encoding="utf-8", newline="") as lines:
+                for row in csv.DictReader(lines):
+                    at, files, wrong = (int(row[name]) for name in ("at", "files", "differences"))
+                    self.found.append(Result(row["commit"], row["scenario"], at, files, row["killed_at"], wrong))
+        self.found = [result for result in self.found if result.commit == commit]
+
+    def done(self, scenario: str) -> set[int]:
+        """Return the points of a scenario that are done."""
+        return {result.at for result in self.found if result.scenario == scenario}
+
+    def add(self, step: Step, at: int, kills: list[Kill], wrong: list[str]) -> None:
+        """Write the result of a point."""
+        killed_at = " ".join(str(kill.last or "it had ended") for kill in kills)
+        self.found.append(Result(self.commit, step.scenario, at, step.files, killed_at, len(wrong)))
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not self._file.exists()
+        with self._file.open("a", encoding="utf-8", newline="") as lines:
+            table = csv.writer(lines, lineterminator="\n")
+            table.writerows([Result._fields, self.found[-1]] if is_new else [self.found[-1]])
+
+
+def commit_of_tree() -> str:
+    """Return the commit of this work tree; with `-dirty` if it has other changes."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run(step: Step, points: list[int], say: Callable[[str], None], results: Results) -> None:
+    """Kill at each of the points that are not done; every third time the recovering job is killed too."""
+    done = results.done(step.scenario)
     for number, at in enumerate(points):
+        if at in done:
+            continue
         kills, wrong = step.crash(*([at, at] if number % 3 == TWICE else [at]))
+        results.add(step, at, kills, wrong)
         for kill in kills:
             say(f"{step.scenario}: killed at file {kill.at} of {step.files}: {kill.last or 'it had ended'}")
         for each in wrong:
@@ -266,8 +320,19 @@ def run(step: Step, points: list[int], say: Callable[[str], None]) -> None:
 @click.option(
     "--sampling", is_flag=True, help="The job samples where logs end each second, and is killed in that, too."
 )
-def main(names: tuple[str, ...], sample: int | None, seed: int, *, sampling: bool) -> None:
-    """Kill the job at the n-th file that it creates, for every n of every scenario. Prints figures."""
+@click.option(
+    "--results",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=RESULTS,
+    help="Has a line for each kill.",
+)
+def main(names: tuple[str, ...], sample: int | None, seed: int, file: Path, *, sampling: bool) -> None:
+    """Kill the job at the n-th file that it creates, for every n of every scenario. Prints figures.
+
+    What the results have of this commit is not done again.
+    """
+    results = Results(file, commit_of_tree() + (" with samples" if sampling else ""))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that broker and job end with this process
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -277,9 +342,11 @@ def main(names: tuple[str, ...], sample: int | None, seed: int, *, sampling: boo
         for name in SCENARIOS:
             if not names or name in names:
                 with matrix.scenario(name) as step:
-                    run(step, step.points(sample, seed), click.echo)
+                    run(step, step.points(sample, seed), click.echo, results)
         click.echo(str(matrix.figures))
-    raise SystemExit(bool(matrix.figures.differences))
+    wrong = sum(result.differences for result in results.found)
+    click.echo(f"{results.commit}: {len(results.found)} points, {wrong} differences, in {file}")
+    raise SystemExit(bool(wrong))
 
 
 if __name__ == "__main__":
