@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from offsetstream.errors import UsageError
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Store
-from offsetstream.tables.task_rows import PackingWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.source import CatalogSource
     from offsetstream.tables.catalog_store.spark import CatalogSpark
     from offsetstream.tables.schema import TableSchema
+    from offsetstream.tables.task_rows import PackingWriter
     from offsetstream.tables.transaction import BatchId
 
 
@@ -104,4 +104,6 @@ class CatalogStore(Store):
 
     def task_writer(self, name: str, batch: BatchId, day: date) -> PackingWriter:
         """Return a writer that packs the rows: only Spark may write to a catalog."""
+        from offsetstream.tables.task_rows import PackingWriter  # noqa: PLC0415 - no look-up needs it
+
         return PackingWriter(name, batch, day)
