@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.group_history.decoding import COLUMNS, ORDER, changes_of
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
@@ -20,7 +21,6 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.size import Size
 from offsetstream.tables.store import Store
 
-_GROUP = ("offsets_partition", "group_id")
 _LOG_ORDER = [(name, "ascending") for name in ("offsets_partition", "log_id", "record_offset")]
 STORED = tuple(name for name in COLUMNS if name != "is_final")
 _SCHEMA = pa.schema(
@@ -73,7 +73,7 @@ class DriverChangeWriter:
         columns = ", ".join(STORED)
         recorded = self._read(f"SELECT {columns} FROM rows WHERE {within(spans, IN_SPAN)}")  # noqa: S608 - our own SQL
         before = self._read(_LAST.format(columns=columns, where=within(spans, BEFORE_SPAN)))
-        return [recorded, before if all_groups else rows_with_keys(before, RowKeys(recorded, _GROUP))]
+        return [recorded, before if all_groups else rows_with_keys(before, RowKeys(recorded, GROUP))]
 
     def _read(self, query: str) -> pa.Table:
         return decoding_rows(self._tables.open(RECORDS).query(query).read_all())

@@ -12,15 +12,15 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.group_history.decoding import COLUMNS, ORDER, changes_of
 from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
+from offsetstream.tables.tally import LOG
 from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.write import TableWriter
 
-_LOG = ("offsets_partition", "log_id")
-_GROUP = ["offsets_partition", "group_id"]
-_CELL = (*_LOG, "group_id", "key_type", "key_json")
+_CELL = (*LOG, "group_id", "key_type", "key_json")
 
 
 class TaskChangeWriter:
@@ -34,8 +34,8 @@ class TaskChangeWriter:
         """Append the changes by the records of a batch."""
         history = self._writer.rows(RECORDS)
         rows = recorded(history, decoding.spans)
-        groups = rows.where(within(decoding.of(is_stored=False), IN_SPAN)).select(*_GROUP).distinct()
-        present = self._writer.rows(GROUP_CELLS).join(groups, _GROUP, "left_semi")
+        groups = rows.where(within(decoding.of(is_stored=False), IN_SPAN)).select(*GROUP).distinct()
+        present = self._writer.rows(GROUP_CELLS).join(groups, [*GROUP], "left_semi")
         self._append([rows, _rows(present), _last_before(history, decoding.of(is_stored=True))], decoding)
 
     def append_load(self, cells: DataFrame, decoding: Decoding) -> None:
@@ -78,7 +78,7 @@ def changes_in_tasks(
     """Yield the changes in the rows, as rows of the `DECODED_TABLES`; see `decoding.decoded_changes`."""
     united = reduce(DataFrame.unionByName, rows)
     # All rows of a group go to one task, in log order.
-    ordered = united.repartition(*_LOG, "group_id").sortWithinPartitions(*ORDER)
+    ordered = united.repartition(*LOG, "group_id").sortWithinPartitions(*ORDER)
     work = partial(changes_of, decoding=decoding, topic_names=dict(topic_names))
     with writer.computed(ordered, work, DECODED_TABLES, decoding.batch) as found:
         yield found

@@ -38,10 +38,15 @@ def decode_on_driver(raw: pa.Table) -> pa.Table:
 
 def belongs_to(table: str, decoded: pa.Table) -> pa.Array:
     """Return for each decoded record whether it belongs to the history table."""
+    return by_table(decoded)[table]
+
+
+def by_table(decoded: pa.Table) -> dict[str, pa.Array]:
+    """Return for each history table which of the decoded records belong to it."""
     good = is_null(decoded, "error")
     commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, decoded["key_type"].type))
     kinds = (pc.and_(good, commit), pc.and_(good, pc.invert(commit)), pc.invert(good))
-    return dict(zip(RECORD_TABLES, kinds, strict=True))[table]
+    return dict(zip(RECORD_TABLES, kinds, strict=True))
 
 
 def with_history_columns(table: str, decoded: pa.Table) -> pa.Table:

@@ -22,14 +22,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES, last_wins
+from offsetstream.coordinator.reduction import last_wins
 from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
 from offsetstream.stream.state import size
 from offsetstream.stream.state.size import Part
 from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import RECORD_TABLES, RECORDS
-from offsetstream.tables.record_rows import decode_on_driver, with_history_columns
+from offsetstream.tables.record_rows import by_table, decode_on_driver, with_history_columns
 from offsetstream.tables.size import SMALL_BYTES, Size
 from offsetstream.tables.task_rows import TaskRows, TaskWriter
 
@@ -176,9 +176,7 @@ class _Worker:
             size.add_shares(self._shares, size.by_partition(raw))
             raw, decoded = self._without_filtered(raw, decode_on_driver(raw))
             good = pc.is_null(decoded["error"])
-            is_commit = pc.is_in(decoded["key_type"], pa.array(COMMIT_KEY_TYPES, pa.int16()))
-            kinds = (pc.and_(good, is_commit), pc.and_not(good, is_commit), pc.invert(good))
-            of_tables = {table: _where(decoded, kind) for table, kind in zip(RECORD_TABLES, kinds, strict=True)}
+            of_tables = {table: _where(decoded, is_of) for table, is_of in by_table(decoded).items()}
             self._records.update({table: own.num_rows for table, own in of_tables.items()})
             if self.history is not None:
                 for table, writer in self.history.writers.items():

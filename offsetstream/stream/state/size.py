@@ -15,7 +15,7 @@ from offsetstream.codec.group_records import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import supported_timestamps
-from offsetstream.tables.names import COMMITS, RECORD_TABLES, RECORDS
+from offsetstream.tables.names import COMMITS, RECORDS
 from offsetstream.tables.size import SMALL_BYTES, Size
 
 # For decoded records that are used more than once: with its raw bytes, a record may have megabytes.
@@ -52,8 +52,8 @@ class BatchSize:
 
 def batch_size(decoded: pa.Table) -> BatchSize:
     """Measure a decoded batch."""
-    counts = {table: pc.sum(record_rows.belongs_to(table, decoded), min_count=0).as_py() for table in RECORD_TABLES}
-    return BatchSize(counts)
+    kinds = record_rows.by_table(decoded)
+    return BatchSize({table: pc.sum(is_of, min_count=0).as_py() for table, is_of in kinds.items()})
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,11 @@ def replace_by_written(
     """
     refuse_features(table.delta)
     _require(table.where, files)
-    key, names = load_schema(table.name).key, set(load_schema(table.name).column_names)
+    schema = load_schema(table.name)
+    has_users_columns = not set(schema.column_names).issuperset(table.arrow.names)
     # Removals made here cannot name a file's deletion vector, and without it they match no file.
-    if checks_rows(table.delta) or has_deletion_vectors(table.delta) or not names.issuperset(table.arrow.names):
-        rows = _rows_of(table.where, files, lambda part: with_users_columns(table, where, part, key))
+    if checks_rows(table.delta) or has_deletion_vectors(table.delta) or has_users_columns:
+        rows = _rows_of(table.where, files, lambda part: with_users_columns(table, where, part, schema.key))
         table.replace(where, rows, *transactions)
         return
     kept = DataFile(table.where, None)
