@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks import (
     answers,
+    backlog,
     codec,
     first_load,
     large_groups,
@@ -34,6 +35,7 @@ SUITES = (
     sparse,
     start,
     steady,
+    backlog,
     many_partitions,
     large_groups,
     million_groups,

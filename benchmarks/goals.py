@@ -31,6 +31,7 @@ class Goal:
 _OWNED = "from query start until all partitions are OWNED"
 _CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
 _BATCH = "seconds of a batch, median"
+_CONTINUED = "seconds from its continuation until the last batch is logged"
 _ONE_BATCH = "seconds of the first batch of a process"
 _MILLION = "one million groups with one committed offset each: "
 _COLD = "a command from a cold process, 100,000 committed offsets and 3 million commits: "
@@ -46,7 +47,7 @@ _GOALS = (
         "decode",
         "decode in Spark: Kafka → decoded columns → no-op sink",
         "time against the same query without decoding",
-        1.3,
+        1.5,
     ),
     Goal("first-load", "first load, 3 million commits, 32,000 cells, history and state", f"{_OWNED}, {_CONSOLE}", 1.0),
     Goal("state-only", "first load, state only (--no-history)", f"{_OWNED}, {_CONSOLE}", 0.7),
@@ -65,6 +66,22 @@ _GOALS = (
         "from the client's commit until delta-rs reads it in committed_offsets, 99th percentile",
         3,
         "s",
+    ),
+    Goal(
+        "waiting",
+        "500,000 commits that waited while a warm job stood still, 250,000 cells",
+        _CONTINUED,
+        3,
+        "s",
+    ),
+    Goal("waiting-longer", "2 million commits that waited", _CONTINUED, 10, "s"),
+    Goal(
+        "sustained",
+        "sustained commits of 250,000 cells, ten minutes, trigger 10 s",
+        "commits a second that the job applied, upkeep included, while 105,000 were offered",
+        100_000,
+        "commits/s",
+        at_least=True,
     ),
     Goal(
         "steady-sampled",
@@ -96,9 +113,16 @@ _GOALS = (
     Goal(
         "executors",
         "first load of 5 million commits on two executors of one core (local-cluster)",
-        "times faster than on one executor",
-        1.6,
+        "times faster than on one executor, each pinned to a core with its Python workers",
+        1.5,
         at_least=True,
+    ),
+    Goal(
+        "hot-cells",
+        "memory, first load of five million cells in one offsets partition",
+        "peak resident memory of driver, JVM and Python workers together",
+        3,
+        "GiB",
     ),
     Goal(
         "hot-partition",
@@ -112,9 +136,9 @@ _GOALS = (
         "time against a start without our class archives and Java settings",
         0.6,
     ),
-    Goal("rewrites", "a classic group of 1,000 members rewritten 50 times in a batch", _ONE_BATCH, 8, "s"),
-    Goal("large-groups", "700 groups of 200 members in a batch", _ONE_BATCH, 20, "s"),
-    Goal("million-load", f"{_MILLION}first load", _OWNED, 60, "s"),
+    Goal("rewrites", "a classic group of 1,000 members rewritten 50 times in a batch", _ONE_BATCH, 3, "s"),
+    Goal("large-groups", "700 groups of 200 members in a batch", _ONE_BATCH, 8, "s"),
+    Goal("million-load", f"{_MILLION}first load", _OWNED, 15, "s"),
     Goal("million-batch", f"{_MILLION}a near-empty batch", _BATCH, 1.5, "s"),
     Goal("million-list", f"{_MILLION}groups list --output csv", "wall time", 3, "s"),
     Goal("million-describe", f"{_MILLION}groups describe --all-groups", "wall time", 10, "s"),

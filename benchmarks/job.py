@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.process_tree import PeakMemory
+from benchmarks.process_tree import PeakMemory, command_of, pids_of, pin_to
 from testkit.processes import OFFSETSTREAM
 
 _SECONDS = 600.0  # no measurement takes longer
 _LOOK_SECONDS = 0.02
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Job:
@@ -60,17 +64,55 @@ class Job:
         self._process.terminate()
         self.finish()
 
+    def pause(self) -> None:
+        """Stop all its processes where they are."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let them continue."""
+        self._signal(signal.SIGCONT)
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Pin each executor of Spark to a core of its own, with the Python workers that it starts."""
+        ended = threading.Event()
+
+        def pin() -> None:
+            cores, found = sorted(os.sched_getaffinity(0)), list[int]()
+            while not ended.wait(_LOOK_SECONDS):
+                for pid in pids_of(self._process.pid):
+                    if pid not in found and _EXECUTOR in command_of(pid):
+                        found.append(pid)
+                        pin_to(pid, cores[found.index(pid) % len(cores)])
+
+        thread = threading.Thread(target=pin)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
     def await_line(self, text: str) -> float:
         """Wait for a line that contains the text, and return its time."""
+
+        def found() -> list[float]:
+            return [at for at, line in list(self.lines) if text in line]
+
+        self.await_that(lambda: bool(found()), f"logged {text!r}")
+        return found()[0]
+
+    def await_that(self, is_so: Callable[[], bool], what: str = "applied all") -> None:
+        """Wait until something is so. RuntimeError with its output if the job ends before, or takes ten minutes."""
         deadline = time.monotonic() + _SECONDS
-        while time.monotonic() < deadline:
-            for at, line in list(self.lines):
-                if text in line:
-                    return at
-            if self._process.poll() is not None:
-                break
+        while not is_so():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError(f"the job never {what}:\n" + "\n".join(line for _, line in self.lines))
             time.sleep(_LOOK_SECONDS)
-        raise RuntimeError(f"the job never logged {text!r}:\n" + "\n".join(line for _, line in self.lines))
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in pids_of(self._process.pid):
+            os.kill(pid, number)
 
     def _read(self) -> None:
         for line in self._process.stderr or ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +30,14 @@ class Load:
 
 
 @contextmanager
-def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> Iterator[Load]:
-    """Load the topic into tables that are removed after the context.
+def loaded(bootstrap_server: str, cells: int, commits: int, *options: str, pinned: bool = False) -> Iterator[Load]:
+    """Load the topic into tables that are removed after the context; `pinned`: each executor has a core of its own.
 
     RuntimeError unless they have `cells` and `commits`, besides the commit that created the topic.
     """
     with tempfile.TemporaryDirectory(prefix="offsetstream-bench-") as name:
         folder = Path(name)
-        with Job(bootstrap_server, folder, "--once", *options) as job:
+        with Job(bootstrap_server, folder, "--once", *options) as job, job.pinned() if pinned else nullcontext():
             ended = job.await_line(_ALL_LOADED)
             job.stop()
         rows = read_rows(PathStore(str(folder / "tables")).open("offsets_partitions"))
@@ -51,9 +51,9 @@ def loaded(bootstrap_server: str, cells: int, commits: int, *options: str) -> It
         yield Load(print_seconds(what, seconds), folder, job.peak_bytes)
 
 
-def load(bootstrap_server: str, cells: int, commits: int, *options: str) -> Load:
+def load(bootstrap_server: str, cells: int, commits: int, *options: str, pinned: bool = False) -> Load:
     """Load the topic into tables that are removed at once."""
-    with loaded(bootstrap_server, cells, commits, *options) as done:
+    with loaded(bootstrap_server, cells, commits, *options, pinned=pinned) as done:
         return done
 
 

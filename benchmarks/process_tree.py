@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -52,6 +53,28 @@ def _tree(pid: int, size_of_parent: int = 0) -> Iterator[tuple[int, int]]:
     yield pid, 0 if abs(size - size_of_parent) < _ALIKE * size else resident  # the parent may grow meanwhile
     for child in _children(pid):
         yield from _tree(child, size)
+
+
+def pids_of(pid: int) -> Iterator[int]:
+    """Yield the process and all below it."""
+    yield pid
+    for child in _children(pid):
+        yield from pids_of(child)
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process; nothing if it ended."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def pin_to(pid: int, core: int) -> None:
+    """Let all threads of a process, and what they start from now on, run on one core."""
+    for task in (_PROC / str(pid) / "task").iterdir():
+        with suppress(OSError):  # this thread ended meanwhile
+            os.sched_setaffinity(int(task.name), {core})
 
 
 def _kind(pid: int) -> str:

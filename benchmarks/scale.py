@@ -7,22 +7,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.broker import empty_broker
-from benchmarks.commit_log import Groups, records_in
+from benchmarks.commit_log import Groups, records_in, write
 from benchmarks.console import console_command, process_seconds
 from benchmarks.load import Load, load
 from benchmarks.log_copies import in_copies, lengthen_log, write_copies
 from benchmarks.results import Result, Samples
 
 _OF_LARGE, _OF_LARGER = {"memory", "memory-growth", "hot-partition"}, {"memory-growth", "large-load"}
-ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition")
+ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition", "hot-cells")
 _CELLS = 32_000
 _LARGE = 10_000_000  # the larger topic has twice as many
 _HOT = 17
+_HOT_CELLS = 5_000_000
 _GIB = 2**30
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
-    """Measure a topic that grows from 5 to 20 million records, then one with a hot partition."""
+    """Measure a topic that grows from 5 to 20 million records, then topics with a hot partition."""
+    if wanted & (set(ROWS) - {"hot-cells"}):
+        yield from _growing(wanted, scale)
+    if "hot-cells" in wanted:
+        yield _hot_cells(round(_HOT_CELLS * scale))
+
+
+def _growing(wanted: set[str], scale: float) -> Iterator[Result]:
     half, groups = in_copies(_LARGE * scale / 2), Groups(round(_CELLS * scale))
     commits = 2 * half
     with empty_broker() as kafka:
@@ -66,8 +74,16 @@ def _hot(commits: int, cells: int, spread: Load) -> Result:
     return Result.ratio("hot-partition", ours, theirs)
 
 
+def _hot_cells(cells: int) -> Result:
+    groups = Groups(cells, _HOT)
+    with empty_broker() as kafka:
+        write(kafka.bootstrap_server, groups.log(cells))
+        done = load(kafka.bootstrap_server, cells, cells)
+    return Result.of("hot-cells", _peak(done, cells), f"In {done.seconds:.1f} s")
+
+
 def _with_executors(server: str, groups: Groups, commits: int, count: int) -> Samples:
-    done = load(server, groups.cells, commits, "--master", f"local-cluster[{count},1,1024]")
+    done = load(server, groups.cells, commits, "--master", f"local-cluster[{count},1,1024]", pinned=True)
     return Samples.of(f"executors of one core: {count}", "s", [done.seconds])
 
 
