@@ -34,7 +34,7 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
 
 def _waiting(tables: Tables, sizes: dict[str, tuple[int, int]], scale: float) -> Iterator[Result]:
     with Job(tables.server, tables.folder, "--trigger", "1 second") as job:
-        job.await_line("Continuing from checkpoint")
+        job.await_line(" checkpoint ")  # starting it, or continuing from it
         for size in _WARM_UP:
             _continued(job, tables, size)
         for name, (size, rounds) in sizes.items():
@@ -66,7 +66,7 @@ def _sustained(tables: Tables, scale: float) -> Result:
     """Offer more than the goal for ten minutes. The figure is what the job applied a second until the last commit."""
     offered, seconds = round(_OFFERED * scale), _SECONDS * scale
     with Job(tables.server, tables.folder, "--trigger", f"{_TRIGGER_SECONDS} seconds") as job:
-        job.await_line("Continuing from checkpoint")
+        job.await_line(" checkpoint ")  # starting it, or continuing from it
         found = delays(
             tables.server, tables.folder / "tables" / "committed_offsets", tables.groups, offered, seconds, every=1.0
         )
