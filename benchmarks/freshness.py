@@ -10,14 +10,16 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import DeltaTable, QueryBuilder
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from benchmarks.broker import CLIENT_PARTITIONS
 from benchmarks.commit_log import CLIENT_TOPIC, Groups, write
 from testkit.waiting import at_work
 
 _GROUP = "freshness"
+_RETRIED = retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(60), wait=wait_fixed(0.2))
 _EVERY_SECONDS = 0.1
 _LOOK_SECONDS = 0.05
 _AT_MOST_SECONDS = 600.0  # after the last commit: a job that falls behind is measured, too
@@ -45,13 +47,13 @@ def delays(
 
 def _commit(bootstrap_server: str, seconds: float, every: float, sent: dict[int, float]) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_server, "group.id": _GROUP, "enable.auto.commit": False})
-    ended = time.monotonic() + seconds
+    commit, ended = _RETRIED(consumer.commit), time.monotonic() + seconds  # a busy broker may not know its groups yet
     for number in count(1):
         if time.monotonic() > ended:
             break
         started = time.monotonic()
         place = TopicPartition(CLIENT_TOPIC, number % CLIENT_PARTITIONS, number)
-        consumer.commit(offsets=[place], asynchronous=False)
+        commit(offsets=[place], asynchronous=False)
         sent[number] = started
         time.sleep(every)
     consumer.close()
