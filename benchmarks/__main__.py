@@ -23,6 +23,7 @@ from benchmarks import (
     sparse,
     start,
     steady,
+    writes,
 )
 from benchmarks.goals import GOALS
 from benchmarks.machine import describe_machine
@@ -40,6 +41,7 @@ SUITES = (
     large_groups,
     million_groups,
     scale,
+    writes,
     answers,
 )
 

@@ -65,11 +65,15 @@ class Run:
         return cls(seconds, logged, ends, max(run.peak_bytes for run in runs))
 
 
-def steady_log(groups: Groups, measured: int = BATCHES) -> Records:
-    """Yield the records of the warm-up batches, of `measured` batches, and of a last one."""
+def steady_log(groups: Groups, measured: int = BATCHES, active: int | None = None) -> Records:
+    """Yield the records of the warm-up batches, of `measured` batches, and of a last one.
+
+    `active`: only the first so many cells get commits, and only their groups rebalance.
+    """
+    cells = active or groups.cells
     for number in range(WARM_UP + measured + 1):
-        yield from groups.members(number * REBALANCES, REBALANCES)
-        yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE)
+        yield from groups.members(number * REBALANCES, REBALANCES, cells)
+        yield from groups.commits(number * _COMMITS, _COMMITS, _STRIDE, cells)
 
 
 def near_empty(tables: Tables, what: str, measured: int = BATCHES) -> Run:

@@ -53,17 +53,23 @@ class Groups:
         """The number of groups."""
         return -(-self.cells // self.each)
 
-    def commits(self, first: int, count: int, stride: int = 1) -> Records:
-        """Yield `count` commits from number `first` on; from one to the next, the cell advances by `stride`."""
+    def commits(self, first: int, count: int, stride: int = 1, cells: int | None = None) -> Records:
+        """Yield `count` commits from number `first` on; from one to the next, the cell advances by `stride`.
+
+        `cells`: only the first so many.
+        """
         now, homes, keys = int(time.time() * 1000), self._homes, self._keys
         for number in range(first, first + count):
-            cell = number * stride % self.cells
+            cell = number * stride % (cells or self.cells)
             yield homes[cell // self.each], keys[cell], _value(number, now)
 
-    def members(self, first: int, count: int) -> Records:
-        """Yield `count` group records from number `first` on: each as after a rebalance, with assigned partitions."""
+    def members(self, first: int, count: int, cells: int | None = None) -> Records:
+        """Yield `count` group records from number `first` on: each as after a rebalance, with assigned partitions.
+
+        `cells`: only of the groups of the first so many.
+        """
         for number in range(first, first + count):
-            group = self.group(number % self.count)
+            group = self.group(number % -(-(cells or self.cells) // self.each))
             yield partition_for(group, OFFSETS_PARTITIONS), *group_record(group, generation=number)
 
     def log(self, commits: int, first: int = 0) -> Records:

@@ -33,6 +33,7 @@ _CONSOLE = "against Kafka's console consumer with OffsetsMessageFormatter"
 _BATCH = "seconds of a batch, median"
 _CONTINUED = "seconds from its continuation until the last batch is logged"
 _ONE_BATCH = "seconds of the first batch of a process"
+_AGAINST_PARTITIONS = "bytes written against a rewrite of the rows of the same offsets partitions"
 _MILLION = "one million groups with one committed offset each: "
 _COLD = "a command from a cold process, 100,000 committed offsets and 3 million commits: "
 _GOALS = (
@@ -97,10 +98,25 @@ _GOALS = (
     ),
     Goal(
         "growth",
-        "growth: a steady batch with 1 million cells in the table",
+        "growth: a steady batch with 1 million cells in the table, of which 30,000 are active",
+        "seconds of a batch against one with 32,000 cells",
+        1.2,
+    ),
+    Goal(
+        "growth-10m",
+        "growth: the same batch with 10 million cells in the table",
         "seconds of a batch against one with 32,000 cells",
         2.0,
     ),
+    Goal(
+        "writes-active",
+        "bytes that a batch of 10,000 commits writes: 1 million cells, 3 % of them active",
+        "bytes written against the bytes of the changed rows",
+        4.0,
+    ),
+    Goal("writes-cells", "the same: 1 % random cells a batch", _AGAINST_PARTITIONS, 1.0),
+    Goal("writes-groups", "the same: 1 % random groups a batch", _AGAINST_PARTITIONS, 1.0),
+    Goal("writes-sweep", "the same: a sweep over all cells", _AGAINST_PARTITIONS, 1.0),
     Goal(
         "memory",
         "memory, first load of 10 million records",
