@@ -102,6 +102,8 @@ def random_steps(rng: Random, schema: TableSchema, steps: int, keys: int = 30) -
 
 def _random_row(rng: Random, schema: TableSchema, key: Row) -> Row:
     row = _random_columns(rng, schema, schema.column_names) | key
+    if "key_json" in key:  # the key of a record has its group
+        row["group_id"] = key["key_json"]
     return row | {"log_id": rng.choice([0, 0, 0, 1]), "record_offset": rng.randint(0, 20), DELETED: rng.random() < 0.3}
 
 

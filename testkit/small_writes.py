@@ -108,6 +108,11 @@ def _replace_by_a_file(tables: PathStore) -> None:
         table.replace_from_tasks(in_partitions([1, 2]), new, transaction_of(table, _NEXT))
 
 
+def _merge_log(number: int) -> Write:
+    row = {"offsets_partition": 1, "log_id": number, "decoded_from_offset": 0}
+    return lambda tables: merge_rows(tables, LOGS, _rows(LOGS, [row]), BatchId(1, -1))
+
+
 def _compact(name: str) -> Write:
     @again_on_conflict
     def compact(tables: PathStore) -> None:
@@ -153,6 +158,8 @@ _TWO_FILES = _both(_merge([0], "old", BatchId(1, 0)), _merge([1], "old", BatchId
 _LEASE = _both(Lease.acquire, lambda tables: request_reload(tables, [3]))
 
 GROUPS, COMMITS, EVENTS, BOOK, LEASE = "groups", "offset_commits", "partition_events", "offsets_partitions", "job_lease"
+LOGS = "decoded_logs"
+_LOGS = _both(_merge_log(0), _merge_log(1))
 _EVENTS = _both(_insert([0], BatchId(1, 0)), _insert([1], BatchId(1, 1)))
 _COMMITS = _both(_append(0), _append(1))
 
@@ -174,7 +181,7 @@ WRITES = [
     SmallWrite("new rows", GROUPS, _TWO_FILES, _merge([2], "new", _NEXT), "state", ["new", "old", "old"]),
     SmallWrite("load", GROUPS, _TWO_FILES, _load, "state", ["new", "old"]),
     SmallWrite("merge by a file", GROUPS, _TWO_FILES, _replace_by_a_file, "state", ["new", "new", "old"]),
-    SmallWrite("compaction", GROUPS, _TWO_FILES, _compact(GROUPS), "state", ["old", "old"]),
+    SmallWrite("compaction", LOGS, _LOGS, _compact(LOGS), "log_id", [0, 1]),
     SmallWrite("compaction of a day", COMMITS, _COMMITS, _compact(COMMITS), "record_offset", [0, 1]),
     SmallWrite("append", COMMITS, _COMMITS, _append(2), "record_offset", [0, 1, 2]),
     SmallWrite("append of files", COMMITS, _COMMITS, _append_file, "record_offset", [0, 1, 7]),

@@ -499,13 +499,13 @@ def test_rows_of_tasks_do_not_replace_what_was_written_meanwhile(store: Store) -
 
 def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -> None:
     for number in range(3):
-        merge(store, commit(1, f"g{number}", partition=number))
-    (crowd,) = store.open(OFFSETS).files.small_files()
-    assert (crowd.day, crowd.files, crowd.is_closed) == (None, 3, True)
-    files = store.open(OFFSETS).files
+        append_rows(store, COMMITS, history(number), BatchId(1, number))
+    files = store.open(COMMITS).files
+    (crowd,) = files.small_files()
+    assert (crowd.day, crowd.files, crowd.is_closed) == (today(), 3, False)
     files.clear()
     assert (files.lost(), files.removable(), files.stored().files) == ([], set(), 3)
-    assert len(committed(store)) == 3
+    assert len(read_rows(store.open(COMMITS))) == 3
 
 
 def test_a_day_of_a_history_is_compacted(store: Store) -> None:

@@ -16,11 +16,9 @@ from offsetstream.tables.matching import regrouped
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.row_keys import RowKeys, rows_with_keys
 from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
 
-_MAX_IN_CONDITION = 500  # groups; with more, the rows of their partitions are read and then filtered
 # Every engine that reads Delta supports these timestamps: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _UTC = pa.timestamp("us", "UTC")
@@ -77,12 +75,8 @@ def read_groups(tables: Store, name: str, groups: pa.Table, columns: Sequence[st
     empty = pa.schema([schema.arrow.field(column) for column in selected]).empty_table()
     if not groups.num_rows:
         return empty
-    where = in_partitions(sorted(pc.unique(groups["offsets_partition"]).to_pylist()))
-    ids = pc.unique(groups["group_id"])
-    if len(ids) <= _MAX_IN_CONDITION:
-        where += f" AND group_id IN ({', '.join(map(sql_text, ids.to_pylist()))})"
-    wanted = RowKeys(groups, GROUP)
-    found = [rows_with_keys(part, wanted) for part in regrouped(tables.open(name).rows(where, selected), len(ids))]
+    wanted, stored = RowKeys(groups, GROUP), tables.open(name).rows_of_groups(groups, selected)
+    found = [rows_with_keys(part, wanted) for part in regrouped(stored, groups.num_rows)]
     return pa.concat_tables([empty, *found]).cast(empty.schema)
 
 

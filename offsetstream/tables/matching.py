@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.in_parts import in_parts
 from offsetstream.tables.row_keys import RowKeys
 from offsetstream.tables.store import Snapshot
@@ -18,7 +19,7 @@ from offsetstream.tables.store import Snapshot
 
 @dataclass(frozen=True)
 class Changes:
-    """`removed`: the keys of the stored rows to remove. `added`: the rows to add.
+    """`removed`: the keys of the stored rows to remove, with their groups. `added`: the rows to add.
 
     `doubled`: the offsets partitions of rows whose key is stored more than once.
     """
@@ -65,7 +66,8 @@ def find_changes(
     added.append(source.filter(pc.and_(pa.array(times == 0), pc.invert(is_deleted))))
     doubled = source.filter(pa.array(times > 1))
     partitions = frozenset(doubled["offsets_partition"].to_pylist()) if doubled.num_rows else frozenset[int]()
-    changed_keys = source.select(list(key)).take(pa.chunked_array(removed, pa.int32()).combine_chunks())
+    names = dict.fromkeys([*key, *(name for name in GROUP if name in source.column_names)])
+    changed_keys = source.select(list(names)).take(pa.chunked_array(removed, pa.int32()).combine_chunks())
     return Changes(changed_keys, pa.concat_tables(added, promote_options="default"), partitions)
 
 

@@ -155,6 +155,11 @@ def is_history(name: str) -> bool:
     return name in all_schemas() and load_schema(name).kind == "history"
 
 
+def is_by_group(name: str) -> bool:
+    """Return whether the table `name` has the state of groups, of which a batch changes some."""
+    return name in all_schemas() and load_schema(name).kind == "state" and "group_id" in load_schema(name).column_names
+
+
 def _parse(table: dict[str, Any]) -> TableSchema:
     columns = tuple(
         ColumnSchema(**column | {"earlier_comments": tuple(column.get("earlier_comments", ()))})

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetstream.errors import NoTableError
+from offsetstream.tables.sql import in_partitions, sql_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
+_MAX_IN_CONDITION = 500  # groups; with more, all rows of their partitions are read
 COSTLY_CHECK_SECONDS = 60.0  # least time between two repeated actions in a store that `is_costly`
 
 
@@ -211,6 +213,16 @@ class Snapshot(ABC):
     @abstractmethod
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
+
+    def rows_of_groups(self, groups: pa.Table, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Return at least all rows of the groups that the rows `groups` belong to, and perhaps those of others."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - look-ups do not need it
+
+        where = in_partitions(sorted(pc.unique(groups["offsets_partition"]).to_pylist()))
+        ids = pc.unique(groups["group_id"])
+        if len(ids) <= _MAX_IN_CONDITION:
+            where += f" AND group_id IN ({', '.join(map(sql_text, ids.to_pylist()))})"
+        return self.rows(where, columns)
 
     @abstractmethod
     def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:

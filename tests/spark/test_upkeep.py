@@ -183,10 +183,10 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     tables = new_tables(tmp_path / "tables")
     for number in range(3):
         append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": yesterday()}])
-        append_any(tmp_path / "tables", "groups", [{"offsets_partition": number, "group_id": "g"}])
+        append_any(tmp_path / "tables", "decoded_logs", [{"offsets_partition": number, "log_id": 0}])
     done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
-    assert (done[COMMITS].files_compacted, done["groups"].files_compacted) == (3, 3)
-    assert (files(tables, COMMITS), files(tables, "groups")) == (1, 1)
+    assert (done[COMMITS].files_compacted, done["decoded_logs"].files_compacted) == (3, 3)
+    assert (files(tables, COMMITS), files(tables, "decoded_logs")) == (1, 1)
     lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # old files are kept for their readers
     assert (done[COMMITS].files_before, done[COMMITS].files_after) == (3, len(lie_there))
     assert len([path for path in lie_there if path.suffix == ".parquet"]) == 4

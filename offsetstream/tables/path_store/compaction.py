@@ -6,22 +6,17 @@ from collections.abc import Iterator
 from datetime import date
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from offsetstream.errors import ConflictError, TablesError
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import NewFile, SmallFiles
-from offsetstream.tables.matching import with_all_columns
-from offsetstream.tables.path_store.data_file import DataFile
+from offsetstream.tables.path_store.data_file import DataFile, rows_of_file
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.features import has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.file_commits import exchange
-from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY
 
 if TYPE_CHECKING:
@@ -61,7 +56,8 @@ def _bins(files: Iterator[_Small], target: int) -> Iterator[list[_Small]]:
 
 def _write(table: PathSnapshot, files: list[_Small], day: date | None) -> NewFile | None:
     new, waiting, size = DataFile(table.where, day), list[pa.Table](), 0
-    for rows in _rows(table, files, day):
+    constants = {} if day is None else {HISTORY_DAY: day}
+    for rows in (part for file in files for part in rows_of_file(table, file.path, constants=constants)):
         waiting.append(rows)
         size += rows.nbytes
         if size >= _GROUP_BYTES:
@@ -70,26 +66,6 @@ def _write(table: PathSnapshot, files: list[_Small], day: date | None) -> NewFil
     if waiting:
         new.write(pa.concat_tables(waiting))
     return new.close()
-
-
-def _rows(table: PathSnapshot, files: list[_Small], day: date | None) -> Iterator[pa.Table]:
-    store, schema = file_system(table.where), table.arrow
-    constants = {} if day is None else {HISTORY_DAY: day}
-    for small in files:
-        with store.open_input_file(unquote(small.path)) as opened:
-            for part in _parts(pq.ParquetFile(opened)):
-                # Some writers also store the partition column in the files.
-                own = part.drop_columns([name for name in constants if name in part.column_names])
-                yield with_all_columns(with_constant_columns(own, constants), schema)
-
-
-def _parts(file: pq.ParquetFile) -> Iterator[pa.Table]:
-    """Yield the file's rows in parts: a row may have megabytes, and a row group may have a million rows."""
-    for number in range(file.num_row_groups):
-        group = file.metadata.row_group(number)
-        rows = max(1, _GROUP_BYTES * group.num_rows // max(1, group.total_byte_size))
-        for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
-            yield pa.Table.from_batches([batch])
 
 
 @again_on_conflict

@@ -1,21 +1,52 @@
-"""Write a Parquet file of a table, row group by row group. A commit then adds it to the table (`file_commits.py`)."""
+"""A Parquet file of a table: write a new one, which a commit then adds (`file_commits.py`), or read one."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY
+
+if TYPE_CHECKING:
+    from offsetstream.tables.path_store.snapshot import PathSnapshot
+
+_TEXTS = (pa.string(), pa.binary())
+_PART_BYTES = 32 << 20  # of rows that are read at once
+
+
+def rows_of_file(
+    table: PathSnapshot, path: str, columns: Sequence[str] = (), constants: Mapping[str, Any] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file, part by part: a row may have megabytes, and a row group may have a million rows.
+
+    `path`: as in the log. `columns`: only these; else all of the table, which are null if the file lacks them.
+    `constants`: columns that only the log has.
+    """
+    stored, given = table.arrow, constants or {}
+    schema = pa.schema([stored.field(name) for name in columns]) if columns else stored
+    with table.reading(), file_system(table.where).open_input_file(unquote(path)) as opened:
+        file = pq.ParquetFile(opened)
+        # Some writers also store the partition columns in the files.
+        own = [name for name in file.schema_arrow.names if name in schema.names and name not in given]
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            rows = max(1, _PART_BYTES * group.num_rows // max(1, group.total_byte_size))
+            for batch in file.iter_batches(rows, row_groups=[number], columns=own, use_threads=False):
+                yield with_all_columns(with_constant_columns(pa.Table.from_batches([batch]), given), schema)
 
 
 @dataclass
@@ -24,6 +55,7 @@ class DataFile:
 
     folder: str
     day: date | None
+    kind: str = "part"  # how its name begins
     _path: str = ""
     _file: Any = None
     _writer: pq.ParquetWriter | None = None
@@ -39,9 +71,11 @@ class DataFile:
             rows = rows.drop_columns([HISTORY_DAY])
         if self._writer is None:
             within = "" if self.day is None else f"{HISTORY_DAY}={self.day}/"
-            self._path = f"{within}part-{uuid4()}.snappy.parquet"
+            self._path = f"{within}{self.kind}-{uuid4()}.snappy.parquet"
             self._file = file_system(self.folder).open_output_stream(self._path)
-            self._writer = pq.ParquetWriter(self._file, rows.schema)
+            # A dictionary of numbers that hardly repeat makes a file a third larger.
+            texts = [field.name for field in rows.schema if field.type in _TEXTS]
+            self._writer = pq.ParquetWriter(self._file, rows.schema, use_dictionary=texts)
         self._writer.write_table(rows)
         self._rows += rows.num_rows
         # Files of state tables get no ranges: if only some columns have one, delta-rs's pyarrow dataset (1.6) treats

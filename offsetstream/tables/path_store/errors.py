@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 from urllib.parse import unquote
 
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from offsetstream.errors import ConflictError, DamagedTableError, NoTableError, TablesError
 
-Part = TypeVar("Part")
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # from S3 and Azure
 _MAX_LENGTH = 400
@@ -74,9 +72,3 @@ def _damaged(table: str) -> DamagedTableError | None:
 def _is_vacuumed(error: Exception) -> bool:
     """Return whether a file of the opened version no longer exists: somebody ran a compaction and VACUUM."""
     return "Object at location" in str(error) and "not found" in str(error)
-
-
-def translated_parts(parts: Iterable[Part], table: str) -> Iterator[Part]:
-    """Yield the parts, which delta-rs reads on demand, and translate errors like `translated_errors`."""
-    with translated_errors(table):
-        yield from parts

@@ -21,11 +21,11 @@ from deltalake.transaction import AddAction, RemoveAction
 from offsetstream.errors import TablesError
 from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
-from offsetstream.tables.matching import regrouped, with_users_columns
+from offsetstream.tables.matching import regrouped, with_all_columns, with_users_columns
 from offsetstream.tables.path_store.commits import commit_of
-from offsetstream.tables.path_store.data_file import DataFile
-from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
+from offsetstream.tables.path_store.features import checks_rows, refuse_features
 from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.path_store.group_files import FilesOfGroups
 from offsetstream.tables.schema import HISTORY_DAY, load_schema
 from offsetstream.tables.store import Transaction
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
 
 
-_ROW_GROUP = 200_000  # rows that stay in a table, in a file with new rows of others
+_ROWS = 200_000  # of those that stay in a table: as many are read at once
 _Change = Callable[[pa.Table], pa.Table]
 
 
@@ -59,16 +59,42 @@ def replace_by_written(
     schema = load_schema(table.name)
     has_users_columns = not set(schema.column_names).issuperset(table.arrow.names)
     # Removals made here cannot name a file's deletion vector, and without it they match no file.
-    if checks_rows(table.delta) or has_deletion_vectors(table.delta) or has_users_columns:
+    if not table.has_group_files or has_users_columns:
         rows = _rows_of(table.where, files, lambda part: with_users_columns(table, where, part, schema.key))
         table.replace(where, rows, *transactions)
         return
-    kept = DataFile(table.where, None)
-    for part in regrouped(table.rows(f"NOT coalesce({where}, false)"), _ROW_GROUP):
-        kept.write(part)
-    stay = kept.close()
-    added = _additions(files if stay is None else [*files, stay], changes_rows=True)
-    _commit(table, [*added, *_removals(table, changes_rows=True)], transactions, alone=True)
+    _replace(table, where, FilesOfGroups(table.where, table.delta.count()), transactions, files)
+
+
+def replace_by_groups(table: PathSnapshot, where: str, rows: pa.Table, transactions: Sequence[Transaction]) -> None:
+    """Replace all rows of a state table that match the condition by others; ConflictError after any other write."""
+    refuse_features(table.delta)
+    new = FilesOfGroups(table.where, table.delta.count() + rows.num_rows)
+    new.write_cold(with_all_columns(rows, table.arrow))
+    _replace(table, where, new, transactions)
+
+
+def _replace(
+    table: PathSnapshot,
+    where: str,
+    new: FilesOfGroups,
+    transactions: Sequence[Transaction],
+    others: Sequence[NewFile] = (),
+) -> None:
+    """Replace all files: by `new` ones, to which the rows that stay are added, and `others`."""
+    for part in regrouped(table.rows(f"NOT coalesce({where}, false)"), _ROWS):
+        new.write_cold(part)
+    new.close()
+    actions = [*_additions([*new.files, *others], changes_rows=True), *_removals(table, changes_rows=True)]
+    _commit(table, actions, transactions, alone=True)
+
+
+def exchange_rows(
+    table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile], transactions: Sequence[Transaction]
+) -> None:
+    """Replace files of a state table by new ones, which may have other rows; ConflictError after any other write."""
+    actions = [*_additions(files, changes_rows=True), *_removals(table, gone, changes_rows=True)]
+    _commit(table, actions, transactions, alone=True)
 
 
 def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile]) -> None:

@@ -42,7 +42,12 @@ class PathFiles(TableFiles):
         self._where = snapshot.where
 
     def small_files(self) -> list[SmallFiles]:
-        """Return the sets of at least two files that are smaller than half of their target, closed days last."""
+        """Return the sets of at least two files that are smaller than half of their target, closed days last.
+
+        There are none in tables of groups: merges keep the number of their files (`group_files.py`).
+        """
+        if self._snapshot.has_group_files:
+            return []
         today = datetime.now(UTC).date()
         found = Counter[date | None]()
         for day, size in self._sizes():

@@ -1,7 +1,11 @@
-"""What a job has seen of its tables' folder: it must neither write into an older copy nor into a folder that is away.
+"""What a job knows of its tables' folder. So it reads no log that it wrote itself.
 
-If a job wrote on into an older copy, the copy's history would have a gap that only `verify --history` finds. And what
-it wrote into the place of a folder would stand in the way when that comes back.
+An opened table stays open, and follows the job's own commits. On a disk, two looks at the log show whether it is still
+the newest; an object store would take a request for each, so there only the next write shows another's commit, by its
+conflict.
+
+A job must neither write into an older copy nor into a folder that is away. If it wrote on into an older copy, the
+copy's log would have a gap. And what it wrote into the place of a folder would stand in the way when that comes back.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from offsetstream.errors import NoTableError, OlderCopyError, StoreFaultError, TablesError
+from offsetstream.errors import ConflictError, NoTableError, OlderCopyError, StoreFaultError, TablesError
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store.errors import translated_errors
+from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.path_store.group_files import GroupFiles
 
 
 class SeenTables:
@@ -22,10 +28,28 @@ class SeenTables:
     def __init__(self, root: str) -> None:
         self._root = root
         self._versions: dict[tuple[str, str], int] = {}  # by the table's name and id: one made anew has another id
+        self._open_tables: dict[str, DeltaTable] = {}
+        self._files: dict[str, GroupFiles] = {}
+        self._turns: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def opened(self, name: str) -> DeltaTable:
-        """Open a table. Raises OlderCopyError, NoTableError, and StoreFaultError if the folder is away."""
+        """Return a table that other users may move to newer versions. Raises what `looked_up` raises."""
+        with self._lock:
+            table = self._open_tables.get(name)
+        if table is not None and (self._is_remote or self._is_newest(name, table.version())):
+            return table
+        return self.looked_up(name)
+
+    def looked_up(self, name: str) -> DeltaTable:
+        """Open a table anew. Raises OlderCopyError, NoTableError, and StoreFaultError if the folder is away."""
+        table = self._looked_up(name)
+        with self._lock:
+            self._open_tables[name] = table
+        return table
+
+    def _looked_up(self, name: str) -> DeltaTable:
+        self.close(name)
         try:
             table = self._open(name)
         except NoTableError:
@@ -42,15 +66,31 @@ class SeenTables:
 
     def refreshed(self, name: str, table: DeltaTable) -> DeltaTable:
         """Move an opened table to its current version. Raises what `opened` raises."""
-        self.require_present(name)
+        if not self._is_remote and not self._has_version(name, table.version()):
+            return self.looked_up(name)
         before = self.note(name, table, table.version())
         try:
             with translated_errors(table.table_uri):
                 table.update_incremental()
         except TablesError:  # delta-rs can say no more than that the log lacks this version
-            self.opened(name)
+            self.looked_up(name)
             raise
-        return table if table.version() >= before else self.opened(name)
+        return table if table.version() >= before else self.looked_up(name)
+
+    def turn(self, name: str) -> threading.Lock:
+        """Return the lock of those who write to a table, since they share it."""
+        with self._lock:
+            return self._turns.setdefault(name, threading.Lock())
+
+    def close(self, name: str) -> None:
+        """Open the table anew the next time: what is known of it may be old."""
+        with self._lock:
+            self._open_tables.pop(name, None)
+
+    def group_files(self, name: str) -> GroupFiles:
+        """Return the table's files by group, as this process knows them."""
+        with self._lock:
+            return self._files.setdefault(name, GroupFiles())
 
     def note(self, name: str, table: DeltaTable, version: int) -> int:
         """Note that the table has this version, and return the greatest so far."""
@@ -61,13 +101,33 @@ class SeenTables:
 
     def forget(self, name: str) -> None:
         """Forget a table that the job itself set aside."""
+        self.close(name)
         with self._lock:
             self._versions = {key: version for key, version in self._versions.items() if key[0] != name}
 
-    def require_present(self, name: str) -> None:
-        """Raise what `opened` raises if a local table is gone: delta-rs would make its folder, and then fail."""
-        if "://" not in self._root and not Path(self._root, name, "_delta_log").is_dir():
-            self.opened(name)
+    def require_present(self, name: str, version: int) -> None:
+        """Raise ConflictError, or what `looked_up` raises, unless the table's log still has its newest known version.
+
+        delta-rs would make the folder of a table that is gone, and leave a gap in the log of an older copy.
+        """
+        if self._has_version(name, version):
+            return
+        if self.looked_up(name).version() != version:  # else the log was cleaned
+            raise ConflictError(f"the table {self._root}/{name} was written to meanwhile")
+
+    @property
+    def _is_remote(self) -> bool:
+        return "://" in self._root
+
+    def _is_newest(self, name: str, version: int) -> bool:
+        return self._has_version(name, version) and not self._has_version(name, version + 1)
+
+    def _has_version(self, name: str, version: int) -> bool:
+        path = f"_delta_log/{version:020}.json"
+        if not self._is_remote:
+            return Path(self._root, name, path).exists()
+        with translated_errors(f"{self._root}/{name}"):
+            return bool(file_system(f"{self._root}/{name}").get_file_info(path).is_file)
 
     def _open(self, name: str) -> DeltaTable:
         place = f"{self._root}/{name}"

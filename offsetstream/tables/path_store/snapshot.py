@@ -9,7 +9,7 @@ Arrow schema, which a pyarrow dataset cannot filter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -18,18 +18,19 @@ from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
-from offsetstream.errors import TablesError
+from offsetstream.errors import ConflictError, TablesError
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.merge import Merge
 from offsetstream.tables.path_store.commits import commit_of, committing
-from offsetstream.tables.path_store.errors import REACH, reason, translated_errors, translated_parts
-from offsetstream.tables.path_store.features import refuse_features
+from offsetstream.tables.path_store.errors import REACH, reason, translated_errors
+from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
 from offsetstream.tables.path_store.file_commits import append_written, replace_by_written
 from offsetstream.tables.path_store.files import PathFiles
-from offsetstream.tables.path_store.merge import merge_by_delta_rs
+from offsetstream.tables.path_store.group_files import GroupFiles, hashes_of
+from offsetstream.tables.path_store.merge import merge_on_path
 from offsetstream.tables.path_store.seen import SeenTables
 from offsetstream.tables.path_store.string_views import rewrite_string_views
-from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema
+from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema, is_by_group
 from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
 from offsetstream.tables.task_rows import TaskRows
 
@@ -75,11 +76,12 @@ class PathSnapshot(Snapshot):
         self.name = name
         self._seen = seen
         self.where = delta.table_uri
+        self._version = delta.version()
 
     @property
     def version(self) -> int:
-        """The number of the last commit."""
-        return self.delta.version()
+        """The number of the last commit when the table was opened or refreshed, or of its own later one."""
+        return self._version
 
     @property
     def table_id(self) -> str:
@@ -133,9 +135,10 @@ class PathSnapshot(Snapshot):
         """Move to the current version by reading the commits since."""
         if self._seen is not None:
             self.delta = self._seen.refreshed(self.name, self.delta)
-            return
-        with translated_errors(self.where):
-            self.delta.update_incremental()
+        else:
+            with translated_errors(self.where):
+                self.delta.update_incremental()
+        self._version = self.delta.version()
 
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
@@ -146,6 +149,25 @@ class PathSnapshot(Snapshot):
         types = pa.schema([schema.field(name) for name in selected])
         return (pa.Table.from_batches([batch]).cast(types) for batch in found)
 
+    def rows_of_groups(self, groups: pa.Table, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Return the rows of the files that have the groups; all columns, or those in `columns`."""
+        if self._seen is None or not self.has_group_files:
+            return super().rows_of_groups(groups, columns)
+        files = self.group_files
+        return (part for _, part in files.rows(self, files.of(hashes_of(groups)), columns))
+
+    @property
+    def has_group_files(self) -> bool:
+        """Whether merges rewrite the files of single groups: nobody checks their rows, or hides some of them."""
+        return is_by_group(self.name) and not checks_rows(self.delta) and not has_deletion_vectors(self.delta)
+
+    @property
+    def group_files(self) -> GroupFiles:
+        """The files of this version by group."""
+        files = GroupFiles() if self._seen is None else self._seen.group_files(self.name)
+        files.look(self)
+        return files
+
     def query(self, sql: str, **others: Snapshot) -> pa.RecordBatchReader:
         """Run the query with DataFusion."""
         # Not to_pyarrow_table(): its reader threads sometimes abort a process that ends soon afterwards.
@@ -153,9 +175,24 @@ class PathSnapshot(Snapshot):
         for name, other in others.items():
             assert isinstance(other, PathSnapshot)  # noqa: S101 - of the same store
             reader = reader.register(name, other.delta)
-        with translated_errors(self.where):
+        with self.reading():
             found = pa.RecordBatchReader.from_stream(reader.execute(sql))
-        return pa.RecordBatchReader.from_batches(found.schema, translated_parts(found, self.where))
+        return pa.RecordBatchReader.from_batches(found.schema, self._parts(found))
+
+    def _parts(self, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with self.reading():
+            yield from found
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Translate delta-rs's errors. After one, the table is opened anew: what is known of it may be old."""
+        try:
+            with translated_errors(self.where):
+                yield
+        except TablesError:
+            if self._seen is not None:
+                self._seen.close(self.name)
+            raise
 
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
         """Append rows; columns that they lack become null."""
@@ -167,7 +204,7 @@ class PathSnapshot(Snapshot):
 
     def merge(self, source: pa.Table, merge: Merge, *transactions: Transaction) -> None:
         """Merge rows: Arrow computes the changes; the memory needed depends on the source's size only."""
-        merge_by_delta_rs(self, source, merge, transactions)
+        merge_on_path(self, source, merge, transactions)
 
     def append_from_tasks(self, rows: TaskRows, *transactions: Transaction) -> None:
         """Add the files as they are; if a user's CHECK must be verified, append their rows instead."""
@@ -212,13 +249,26 @@ class PathSnapshot(Snapshot):
     @contextmanager
     def committing(self, transactions: Sequence[Transaction]) -> Iterator[None]:
         """Commit to `delta` within the context; a commit whose answer was lost succeeds."""
-        if self._seen is not None:
-            self._seen.require_present(self.name)
-        before = self.version
-        with committing(self.delta, transactions):
-            yield
-        if self._seen is not None:
-            self._seen.note(self.name, self.delta, before + 1)
+        if self._seen is None:
+            with committing(self.delta, transactions):
+                yield
+            self._follow()
+            return
+        with self._seen.turn(self.name), self.reading():
+            self._seen.require_present(self.name, self._version)
+            if self.delta.version() != self._version:
+                raise ConflictError(f"the table {self.where} was written to meanwhile")
+            with committing(self.delta, transactions):
+                yield
+            self._seen.note(self.name, self.delta, self._version + 1)
+            self._follow()
+
+    def _follow(self) -> None:
+        """Move to the version that was just committed; delta-rs does so itself only after some writes."""
+        if self.delta.version() == self._version:
+            with suppress(TablesError), self.reading():  # the commit succeeded
+                self.delta.update_incremental()
+        self._version = self.delta.version()
 
     def _write(self, rows: Iterable[pa.Table], transactions: Sequence[Transaction], **how: Any) -> None:
         """Write the rows; TablesError if they violate a user's CHECK, or if an unsupported feature was turned on."""

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable, QueryBuilder
 
+from offsetstream.errors import NoTableError
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.sql import quoted
@@ -69,6 +70,15 @@ class PathStore(Store):
             return PathSnapshot(self._seen.opened(name), name, self._seen)
         with translated_errors(self.table(name)):
             return PathSnapshot(DeltaTable(self.table(name)), name)
+
+    def opened(self, name: str) -> PathSnapshot | None:
+        """Open the table anew at its current version; None if it does not exist."""
+        if self._seen is not None:
+            self._seen.close(name)
+        try:
+            return self.open(name)
+        except NoTableError:
+            return None
 
     def for_job(self) -> PathStore:
         """Return this store with a memory of the tables that it opened."""

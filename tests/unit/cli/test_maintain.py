@@ -142,10 +142,10 @@ def test_nothing_is_deleted_before_the_job_acknowledged(run: Run, tables: PathSt
 
 def test_small_files_of_state_are_left_to_the_running_job(run: Run, tables: PathStore, live_job: Lease) -> None:
     for number in range(3):
-        append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
+        append_rows(Path(tables.root), "decoded_logs", [{"offsets_partition": number, "log_id": 0}])
     done = maintain(run, tables)
-    assert (done["groups"]["files_compacted"], done["groups"]["files_after"]) == (0, 3)
-    assert done["groups"]["note"] == "a job runs: it compacts this table itself"
+    assert (done["decoded_logs"]["files_compacted"], done["decoded_logs"]["files_after"]) == (0, 3)
+    assert done["decoded_logs"]["note"] == "a job runs: it compacts this table itself"
 
 
 def test_the_entry_point_for_workflows_does_the_same(tables: PathStore) -> None:
@@ -166,13 +166,13 @@ def test_text_has_a_line_for_each_table(run: Run, tables: PathStore) -> None:
 
 def test_it_needs_no_java(tables: PathStore) -> None:
     for number in range(2):
-        append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
+        append_rows(Path(tables.root), "decoded_logs", [{"offsets_partition": number, "log_id": 0}])
     command = [sys.executable, "-m", "offsetstream", "maintain", "--tables", tables.root, "--output", "json"]
     without = {name: value for name, value in os.environ.items() if name not in ("PATH", "JAVA_HOME")}
     shown = subprocess.run(command, env=without, capture_output=True, text=True, check=True)
-    (groups,) = (row for row in json.loads(shown.stdout) if row["table"] == "groups")
-    assert (groups["files_compacted"], groups["note"]) == (2, None)
-    assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
+    (logs,) = (row for row in json.loads(shown.stdout) if row["table"] == "decoded_logs")
+    assert (logs["files_compacted"], logs["note"]) == (2, None)
+    assert len(DeltaTable(tables.table("decoded_logs")).file_uris()) == 1
 
 
 def test_dead_job_of_another_host_delays_maintenance_by_a_minute_at_most(

@@ -52,21 +52,30 @@ def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathSt
     write("offset_commits", closed, 2)
     write("offset_commits", today() - timedelta(days=2), 1)
     write("offset_commits", today(), 3)
-    write("groups", None, 4)
+    for number in range(4):
+        append_any(Path(tables.root), "decoded_logs", [{"offsets_partition": number, "log_id": 0}])
     assert found(tables, "offset_commits") == [
         SmallFiles(today(), 3, OPEN_FILE_BYTES, is_closed=False),
         SmallFiles(closed, 2, CLOSED_FILE_BYTES, is_closed=True),
     ]
-    assert found(tables, "groups") == [SmallFiles(None, 4, CLOSED_FILE_BYTES, is_closed=True)]
+    assert found(tables, "decoded_logs") == [SmallFiles(None, 4, CLOSED_FILE_BYTES, is_closed=True)]
     assert found(tables, "group_records") == []
 
 
 def test_a_file_that_is_large_enough_is_left_alone(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        append_any(Path(tables.root), "groups", [{"offsets_partition": 1, "group_id": "g"}])
-    sizes = pa.table(DeltaTable(tables.table("groups")).get_add_actions())["size_bytes"].to_pylist()
+        append_any(Path(tables.root), "decoded_logs", [{"offsets_partition": 1, "log_id": 0}])
+    sizes = pa.table(DeltaTable(tables.table("decoded_logs")).get_add_actions())["size_bytes"].to_pylist()
     monkeypatch.setattr("offsetstream.tables.files.CLOSED_FILE_BYTES", 2 * max(sizes))
+    assert found(tables, "decoded_logs") == []
+
+
+def test_the_files_of_groups_are_left_to_merges(tables: PathStore) -> None:
+    for number in range(4):
+        append_any(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": "g"}])
     assert found(tables, "groups") == []
+    DeltaTable(tables.table("groups")).alter.add_constraint({"mine": "offsets_partition >= 0"})
+    assert [crowd.files for crowd in found(tables, "groups")] == [4]  # delta-rs writes these as a whole
 
 
 def test_transactions_survive_the_deletion_of_old_log_files(tables: PathStore) -> None:

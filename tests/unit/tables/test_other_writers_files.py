@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.files import NewFile
+from offsetstream.tables.files import CLOSED_FILE_BYTES, NewFile, SmallFiles
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.data_file import DataFile
 from offsetstream.tables.path_store.file_commits import append_written, replace_by_written
@@ -56,8 +56,7 @@ def written(tables: PathStore, rows: pa.Table) -> list[NewFile]:
 
 def compact(tables: PathStore, name: str = GROUPS) -> None:
     files = tables.open(name).files
-    (crowd,) = files.small_files()
-    files.compact(crowd)
+    files.compact(SmallFiles(None, files.present().files, CLOSED_FILE_BYTES, is_closed=True))
 
 
 def replace(tables: PathStore) -> None:

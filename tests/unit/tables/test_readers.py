@@ -34,7 +34,7 @@ def has_string_views(path: str) -> bool:
 
 
 def test_an_upgrade_rewrites_files_of_delta_rs_merges(tables: PathStore) -> None:
-    of_each = {write.table: write for write in WRITES}
+    of_each = {write.table: write for write in WRITES if pa.string() in load_schema(write.table).arrow.types}
     for name, write in of_each.items():
         write.prepare(tables)
         table = DeltaTable(tables.table(name))

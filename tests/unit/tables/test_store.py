@@ -7,18 +7,21 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import offsetstream
 from offsetstream.errors import ConflictError, OlderCopyError
-from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.arrow_rows import merge_rows
+from offsetstream.tables.names import DECODED_LOGS, JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import ColumnSchema, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import BatchId
 from testkit.store_contract import *  # noqa: F403 - the tests
-from testkit.store_contract import OFFSETS, commit, committed, merge
+from testkit.store_contract import OFFSETS, commit, merge
 
 
 @pytest.fixture
@@ -27,24 +30,30 @@ def empty(tmp_path: Path) -> PathStore:
 
 
 def test_compaction_keeps_all_rows(store: Store) -> None:
+    def merge_log(number: int) -> None:
+        row = {"offsets_partition": number, "log_id": 0, "decoded_from_offset": number}
+        merge_rows(store, DECODED_LOGS, pa.Table.from_pylist([row], load_schema(DECODED_LOGS).arrow), BatchId(1, -1))
+
+    store.create(load_schema(DECODED_LOGS), {})
     for number in range(3):
-        merge(store, commit(number, f"g{number}", partition=number))
-    store.open(OFFSETS).add_columns([ColumnSchema("note", "STRING", "mine")])  # existing files lack it
-    before = read_rows(store.open(OFFSETS))
-    files = store.open(OFFSETS).files
+        merge_log(number)
+    store.open(DECODED_LOGS).add_columns([ColumnSchema("note", "STRING", "mine")])  # existing files lack it
+    before = read_rows(store.open(DECODED_LOGS))
+    files, late = (store.open(DECODED_LOGS).files for _ in range(2))
     (crowd,) = files.small_files()
-    merge(store, commit(7, "beside", partition=9))
+    merge_log(9)
     files.compact(crowd)
-    assert store.open(OFFSETS).files.stored(without=files.removable()).files <= 5
-    now = read_rows(store.open(OFFSETS))
-    assert sorted(now, key=str) == sorted([*before, *read_rows(store.open(OFFSETS), in_partitions([9]))], key=str)
+    assert store.open(DECODED_LOGS).files.stored(without=files.removable()).files <= 5
+    now = read_rows(store.open(DECODED_LOGS))
+    new = read_rows(store.open(DECODED_LOGS), in_partitions([9]))
+    assert sorted(now, key=str) == sorted([*before, *new], key=str)
     assert len(now) == 4
-    (left,) = store.open(OFFSETS).files.small_files()
+    (left,) = store.open(DECODED_LOGS).files.small_files()
     assert left.files == 2
     with pytest.raises(ConflictError):
-        files.compact(crowd)
-    store.open(OFFSETS).files.compact(left)
-    assert (store.open(OFFSETS).files.small_files(), len(committed(store))) == ([], 4)
+        late.compact(crowd)
+    store.open(DECODED_LOGS).files.compact(left)
+    assert (store.open(DECODED_LOGS).files.small_files(), len(read_rows(store.open(DECODED_LOGS)))) == ([], 4)
 
 
 def test_a_job_notices_an_older_copy_in_a_tables_place(store: Store, tmp_path: Path) -> None:
