@@ -16,7 +16,7 @@ from offsetstream.cli.options import config_option, output_of, output_options, s
 from offsetstream.cli.own_spark import open_with_spark, own_spark
 from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text
-from offsetstream.maintenance.settings import MaintenanceSettings
+from offsetstream.maintenance.settings import MaintenanceSettings, horizons
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
 
@@ -50,8 +50,7 @@ def run_maintenance(
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
-    keep = settings.keep_history
-    horizon = None if keep is None else datetime.now(UTC).date() - keep
+    kept = horizons(settings.keep_history, datetime.now(UTC).date())
     if settings.end:
         with open_with_spark(settings.tables, partial(session, settings)) as store:
             ended_at = end_tables(store, print_line, dry_run=settings.dry_run)
@@ -61,7 +60,7 @@ def run_maintenance(
         )
         return
     with _opened(settings, partial(session, settings)) as store:
-        results = Maintenance(store, print_line, dry_run=settings.dry_run).run(horizon, settings.timeout)
+        results = Maintenance(store, print_line, dry_run=settings.dry_run).run(kept, settings.timeout)
     output.table(_COLUMNS, [vars(result) for result in results])
 
 

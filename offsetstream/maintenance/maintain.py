@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from datetime import time as time_of_day
 
 from offsetstream.errors import OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
@@ -16,7 +15,7 @@ from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.names import CLUSTER, END_OFFSETS, OFFSETS_PARTITIONS, TOPIC_PARTITIONS
-from offsetstream.tables.retention import thin_history
+from offsetstream.tables.retention import is_announced, kept_from, thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
 from offsetstream.tables.store import Store
@@ -57,23 +56,23 @@ class Maintenance:
         self._watch = HeartbeatWatch()  # of a job that may run at the same time
         self._dry_run = dry_run
 
-    def run(self, horizon: date | None, timeout: float) -> list[Done]:
+    def run(self, horizons: Mapping[str, date], timeout: float) -> list[Done]:
         """Do everything that is due, and return the result for each table.
 
-        Thin the history before `horizon`; None: keep it. Raise TablesError if tables are missing or of another version,
-        OffsetstreamError if the running job does not answer within `timeout` seconds.
+        Thin each history before its horizon; one without a horizon is kept. Raise TablesError if tables are missing or
+        of another version, OffsetstreamError if the running job does not answer within `timeout` seconds.
         """
         require_complete(self._tables)
-        if horizon is not None and not self._dry_run:
-            self._announce(horizon, timeout)
-        return [self._maintain(schema, horizon) for schema in all_schemas().values()]
+        instant = kept_from(horizons)
+        if instant is not None and not self._dry_run:
+            self._announce(instant, timeout)
+        return [self._maintain(schema, horizons.get(schema.name)) for schema in all_schemas().values()]
 
-    def _announce(self, horizon: date, timeout: float) -> None:
+    def _announce(self, instant: datetime, timeout: float) -> None:
         """Have `history_complete_from` raised before any row is deleted: by the running job, if there is one."""
-        instant = datetime.combine(horizon, time_of_day(), UTC)
         note_history_kept_from(self._tables, instant)
         deadline = time.monotonic() + timeout
-        while any(_is_before(row, instant) for row in read_rows(self._tables.open(OFFSETS_PARTITIONS))):
+        while not is_announced(self._tables, instant):
             if not self._has_job():
                 self._raise_complete_from(instant)
             elif time.monotonic() > deadline:
@@ -87,7 +86,8 @@ class Maintenance:
     @again_on_conflict
     def _raise_complete_from(self, instant: datetime) -> None:
         def raise_to_instant(row: Row) -> Row | None:
-            return {"history_complete_from": instant} if _is_before(row, instant) else None
+            since: datetime | None = row["history_complete_from"]
+            return {"history_complete_from": instant} if since is not None and since < instant else None
 
         update_rows(self._tables.open(OFFSETS_PARTITIONS), raise_to_instant)
 
@@ -180,9 +180,3 @@ def require_complete(tables: Store) -> None:
                 f"{len(gone)} data files of the table {table.where} are missing, the first is {gone[0]}: restore "
                 "them, or delete the table's folder and start the job, which creates the table again"
             )
-
-
-def _is_before(row: Row, instant: datetime) -> bool:
-    """Return whether `history_complete_from` of a partition is before the instant."""
-    complete_from: datetime | None = row["history_complete_from"]
-    return complete_from is not None and complete_from < instant

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
+from offsetstream.errors import UsageError
 from offsetstream.settings.kinds import DAYS
-from offsetstream.settings.schema import CONF, MASTER, TABLES, TIMEOUT, Option, Settings
+from offsetstream.settings.schema import CONF, KEEP_HISTORY, MASTER, TABLES, TIMEOUT, Option, Settings
+from offsetstream.tables.schema import all_schemas
+
+
+def horizons(keep_history: Sequence[str], today: date) -> dict[str, date]:
+    """Return for each history table before which day it is thinned; tables that keep everything are missing.
+
+    `keep_history`: a number of days such as `30d`, and those of single tables such as `offset_commits=7d`. UsageError
+    for another table.
+    """
+    tables = [name for name, schema in all_schemas().items() if schema.cell]
+    kept: dict[str, timedelta] = {}
+    for each in keep_history:
+        table, _, duration = each.rpartition("=")
+        if table and table not in tables:
+            raise UsageError(f"the setting keep_history: {table!r} is none of the tables {', '.join(tables)}")
+        kept[table] = DAYS.read(duration)
+    return {table: today - kept.get(table, kept.get("", timedelta())) for table in tables if kept.keys() & {table, ""}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,14 +37,7 @@ class MaintenanceSettings(Settings):
     """
 
     tables: Annotated[str, TABLES] = "tables"
-    keep_history: Annotated[
-        timedelta | None,
-        Option(
-            "Thin older history: keep the last row of each cell and day. Such as 30d or 4w (default: keep all).",
-            "DURATION",
-            DAYS,
-        ),
-    ] = None
+    keep_history: Annotated[tuple[str, ...], KEEP_HISTORY] = ()
     fill_history: Annotated[
         bool,
         Option(
@@ -45,3 +56,7 @@ class MaintenanceSettings(Settings):
     timeout: Annotated[float, TIMEOUT] = 300.0
     master: Annotated[str | None, MASTER] = None
     conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        horizons(self.keep_history, datetime.now(UTC).date())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 
@@ -10,10 +10,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from offsetstream.errors import TablesError, first_line
+from offsetstream.maintenance.settings import horizons
 from offsetstream.progress import Progress
 from offsetstream.tables.files import SmallFiles
+from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.ledger_days import sum_up_days
 from offsetstream.tables.names import END_OFFSETS, LEDGER
+from offsetstream.tables.retention import is_announced, kept_from, thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.thinning import due_days, thin_day
@@ -30,8 +33,15 @@ class Upkeep:
     `measured` is called with a table's name, the number of its data files and their bytes, when these may have changed.
     """
 
-    def __init__(self, tables: Store, measured: Callable[[str, int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        tables: Store,
+        measured: Callable[[str, int, int], None] | None = None,
+        keep_history: Sequence[str] = (),
+    ) -> None:
         self._tables = tables
+        self._keep_history = keep_history
+        self._retained: dict[str, date] = {}  # the last horizon before which each history was thinned
         self._measured = measured
         self._versions = {name: self._tables.open(name).version for name in all_schemas()}
         self._compacted: set[tuple[str, date | None]] = set()
@@ -61,6 +71,7 @@ class Upkeep:
             self._sum_up(between_batches)
         if schema.name == END_OFFSETS:
             self._thin()
+        self._retain(schema)
         table = self._tables.open(schema.name)
         before, now = self._versions[schema.name], table.version
         if now == before:
@@ -99,6 +110,22 @@ class Upkeep:
                 thin_day(self._tables, due[0])
             if len(due) < 2:  # noqa: PLR2004 - no day is left
                 self._thinned = today
+
+    def _retain(self, schema: TableSchema) -> None:
+        """Thin a history before its horizon, once a day. A batch that appends to it meanwhile is written again.
+
+        First the book must say that the history is not complete from an earlier time. The stream has that done, and the
+        next call goes on.
+        """
+        kept = horizons(self._keep_history, datetime.now(UTC).date())
+        horizon, instant = kept.get(schema.name), kept_from(kept)
+        if horizon is None or instant is None or self._retained.get(schema.name) == horizon:
+            return
+        if not is_announced(self._tables, instant):
+            note_history_kept_from(self._tables, instant)
+            return
+        thin_history(self._tables, schema, horizon)
+        self._retained[schema.name] = horizon
 
     def _is_due(self, schema: TableSchema, crowd: SmallFiles) -> bool:
         if not (schema.partitioned_by and crowd.is_closed):

@@ -111,6 +111,12 @@ def _days(value: str | timedelta) -> timedelta:
     return timedelta(days=days)
 
 
+def _kept(value: str) -> str:
+    table, is_of_table, duration = str(value).strip().rpartition("=")
+    days = f"{_days(duration).days}d"
+    return f"{table.strip()}={days}" if is_of_table else days
+
+
 def _memory(value: str) -> str:
     text = str(value).strip()
     if not _MEMORY.fullmatch(text) or not bytes_of(text):
@@ -152,6 +158,7 @@ AGE = Kind(
 )
 # 30d, 4w, or in the notation of Delta's properties: interval 30 days.
 DAYS = Kind("a text", (str,), _days, lambda value: f"{value.days}d")
+KEPT = Kind("a text", (str,), _kept)  # 30d, or for one table: offset_commits=30d
 MEMORY = Kind("a text", (str,), _memory)
 REGEX = Kind("a text", (str,), checked_pattern)  # RE2; matches a complete name
 HOST = Kind("a text", (str,), _host)  # without a port

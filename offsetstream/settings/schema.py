@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from offsetstream.settings.config_file import Key
-from offsetstream.settings.kinds import AGE, BROKERS, PAIRS, SECONDS, Kind
+from offsetstream.settings.kinds import AGE, BROKERS, KEPT, PAIRS, SECONDS, Kind
 
 PREFIX = "OFFSETSTREAM_"
 CONFIG_VARIABLE, CLUSTER_VARIABLE = f"{PREFIX}CONFIG", f"{PREFIX}CLUSTER"
@@ -105,6 +105,12 @@ COMMAND_CONFIG = Option("Read Kafka client properties (SASL, TLS) from this file
 TABLES = Option("Use the tables in this folder, URI or catalog.schema.", metavar="DIR")
 MASTER = Option("Use this Spark master (default: from spark-defaults.conf, else local[*]).", metavar="URL")
 CONF = Option("Set a Spark property (repeatable).", "NAME=VALUE", PAIRS)
+KEEP_HISTORY = Option(
+    "Thin history that is older, such as 30d or 4w: the last row of each cell stays. TABLE=DURATION is for one history "
+    "table (repeatable; default: keep all).",
+    "[TABLE=]DURATION",
+    KEPT,
+)
 MAX_AGE = Option(
     "Show samples older than this as unknown; 'none' shows all (default: 6 times the longer of the job's --trigger and "
     "--sample-interval, at least 120; after run --once 3600).",

@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
+from offsetstream.maintenance.settings import horizons
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, REGEX, SECONDS
 from offsetstream.settings.schema import (
@@ -17,6 +18,7 @@ from offsetstream.settings.schema import (
     COMMAND_CONFIG,
     CONF,
     CONFIG_VARIABLE,
+    KEEP_HISTORY,
     MASTER,
     TABLES,
     Option,
@@ -65,6 +67,7 @@ class JobSettings(Settings):
         bool,
         Option("Keep every record in the history tables. Switching it on again reloads all partitions."),
     ] = True
+    keep_history: Annotated[tuple[str, ...], KEEP_HISTORY] = ()
     repair: Annotated[
         bool,
         Option(
@@ -168,6 +171,7 @@ class JobSettings(Settings):
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
         from offsetstream.tables.location import parse_checkpoint, parse_tables  # noqa: PLC0415
 
+        horizons(self.keep_history, datetime.now(UTC).date())
         object.__setattr__(self, "tables", parse_tables(self.tables))
         object.__setattr__(self, "checkpoint", parse_checkpoint(self.checkpoint))
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))

@@ -6,13 +6,28 @@ that is also before the horizon, or if it is a tombstone: no row at all means th
 
 from __future__ import annotations
 
-from datetime import date
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
 
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger_days import apply_notes, note_thinned
+from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
+
+
+def kept_from(horizons: Mapping[str, date]) -> datetime | None:
+    """Return the time from which all histories are kept, for `history_complete_from`; None if all keep everything."""
+    return datetime.combine(max(horizons.values()), time(), UTC) if horizons else None
+
+
+def is_announced(tables: Store, instant: datetime) -> bool:
+    """Return whether no partition says that its history is complete from an earlier time: then rows may go."""
+    partitions = tables.open(OFFSETS_PARTITIONS)
+    where = f"history_complete_from < CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)"
+    return not read_rows(partitions, where)
 
 
 def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:

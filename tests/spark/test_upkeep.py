@@ -184,7 +184,7 @@ def test_maintenance_without_a_job_compacts_everything(spark: SparkSession, tmp_
     for number in range(3):
         append_any(tmp_path / "tables", COMMITS, [{"record_offset": number, "written_day": yesterday()}])
         append_any(tmp_path / "tables", "decoded_logs", [{"offsets_partition": number, "log_id": 0}])
-    done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
+    done = {row.table: row for row in Maintenance(tables, print).run({}, timeout=0)}
     assert (done[COMMITS].files_compacted, done["decoded_logs"].files_compacted) == (3, 3)
     assert (files(tables, COMMITS), files(tables, "decoded_logs")) == (1, 1)
     lie_there = list(Path(tables.table(COMMITS)).glob("written_day=*/*"))  # old files are kept for their readers
@@ -220,7 +220,7 @@ def test_the_job_thins_a_day_of_samples_at_a_time(tmp_path: Path) -> None:
 def test_maintenance_thins_samples_too(tmp_path: Path) -> None:
     tables = new_tables(tmp_path / "tables")
     append_samples(tables)
-    dry = {row.table: row for row in Maintenance(tables, print, dry_run=True).run(None, timeout=0)}
+    dry = {row.table: row for row in Maintenance(tables, print, dry_run=True).run({}, timeout=0)}
     assert (dry["end_offsets"].rows_thinned, len(samples(tables))) == (10, 18)
-    done = {row.table: row for row in Maintenance(tables, print).run(None, timeout=0)}
+    done = {row.table: row for row in Maintenance(tables, print).run({}, timeout=0)}
     assert (done["end_offsets"].rows_thinned, len(samples(tables))) == (10, 8)

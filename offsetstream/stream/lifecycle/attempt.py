@@ -100,7 +100,8 @@ class Attempt:
             controls,
             settings.filters,
         )
-        self._upkeep = Upkeep(self._tables, controls.metrics.table if settings.metrics_port else None)
+        measured = controls.metrics.table if settings.metrics_port else None
+        self._upkeep = Upkeep(self._tables, measured, settings.keep_history)
         self._sampler = self._new_sampler()
         self.has_loaded = False
 

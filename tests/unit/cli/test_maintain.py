@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from offsetstream.maintenance.upkeep import Upkeep
+from offsetstream.progress import Progress
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.partitions.partition_book import PartitionBook
@@ -130,6 +133,36 @@ def test_running_job_publishes_from_when_the_history_is_complete(run: Run, table
     assert row is not None
     other.claims.thinned_before(row.history_kept_from)
     assert other.rows[3].history_complete_from == horizon()
+
+
+def test_the_job_thins_its_history_itself_once_its_book_says_so(tables: PathStore, live_job: Lease) -> None:
+    book, tended = PartitionBook(tables, [3]), Upkeep(tables, keep_history=["30d"])
+    tended.tend(nullcontext(), Progress())
+    assert (offsets(tables), complete_from(tables)) == ([0, 1, 2], LONG_AGO)  # it has only told the book
+    book.claims.thinned_before(live_job.read().history_kept_from)
+    book.write(BatchId(1, -1))
+    tended.tend(nullcontext(), Progress())
+    assert (offsets(tables), complete_from(tables)) == ([1, 2], horizon())
+
+
+def test_each_history_may_be_kept_for_another_time(run: Run, tables: PathStore) -> None:
+    done = maintain(run, tables, "--keep-history", "40w", "--keep-history", "group_records=30d")
+    assert {row["rows_thinned"] for row in done.values()} == {0}
+    assert complete_from(tables) == horizon()  # some history is thinned before it
+    done = maintain(run, tables, "--keep-history", "40w", "--keep-history", "offset_commits=30d")
+    assert done["offset_commits"]["rows_thinned"] == 1
+
+
+@pytest.mark.parametrize(
+    ("keep", "told"),
+    [
+        ("groups=30d", "'groups' is none of the tables assignment_history, end_offsets, group_history"),
+        ("offset_commits=", "'' is not a number of days"),
+    ],
+)
+def test_a_history_that_cannot_be_thinned_is_refused(run: Run, tables: PathStore, keep: str, told: str) -> None:
+    result = run("maintain", "--keep-history", keep, tables=Path(tables.root))
+    assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
 
 
 def test_nothing_is_deleted_before_the_job_acknowledged(run: Run, tables: PathStore, live_job: Lease) -> None:

@@ -38,14 +38,14 @@ partition = [1, 2]
 [verify]
 settle = 3
 [maintain]
-keep-history = "4w"
+keep-history = ["4w", "offset_commits=7 days"]
 """
     monkeypatch.setenv("OFFSETSTREAM_CONFIG", write(tmp_path, text))
     assert show("groups", "list")["type"][0] == "Share, Streams"
     assert show("groups", "describe")["tables"][0] == f"{tmp_path}/at-the-top"
     assert show("offsets", "list")["tables"][0] == f"{tmp_path}/its-own"
     assert show("verify")["settle"][0] == 3
-    assert show("maintain")["keep-history"][0] == "28d"
+    assert show("maintain")["keep-history"][0] == "28d, offset_commits=7d"
     refused = invoke("groups", "list")
     assert f"there is no table {tmp_path}/at-the-top" in refused.stderr
     assert f"there is no table {tmp_path}/flag" in invoke("groups", "list", "--tables", f"{tmp_path}/flag").stderr
@@ -98,7 +98,7 @@ def test_invalid_key_gives_one_line_that_names_it(tmp_path: Path, text: str, wor
         (["groups", "list"], "[groups.list]\ntype = 'Share'", "groups.list.type must be a list, each of a text, not a"),
         (["groups", "list"], "[groups.list]\ntype = [1]", "groups.list.type must be a list, each of a text"),
         (["groups", "list"], "[groups.list]\ntype = ['Nonsense']", "groups.list.type: 'Nonsense' is not one of"),
-        (["maintain"], "[maintain]\nkeep-history = '30h'", "maintain.keep-history: '30h' is not a number of days"),
+        (["maintain"], "[maintain]\nkeep-history = ['30h']", "maintain.keep-history: '30h' is not a number of days"),
         (["verify"], "[verify]\nsettle = nan", "verify.settle: nan is not a number of seconds"),
         (["groups", "describe"], "[groups.describe]\nmembers = true", "unknown key groups.describe.members"),
         (["stop"], "[kafka]\na = [1]", "kafka.a must be a text"),

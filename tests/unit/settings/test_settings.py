@@ -72,6 +72,13 @@ PRECEDENCE = [
         ["--metrics-allowed-host", "e", "--metrics-allowed-host", "f"],
         [("a.example.com", "b"), ("c", "d"), ("e", "f")],
     ),
+    (
+        "keep-history",
+        '["4w", "group_history = 30 days"]',
+        "90d offset_commits=1w",
+        ["--keep-history", "1d"],
+        [("28d", "group_history=30d"), ("90d", "offset_commits=7d"), ("1d",)],
+    ),
     ("master", '"local[3]"', "local[2]", ["--master", "local[1]"], ["local[3]", "local[2]", "local[1]"]),
 ]
 
