@@ -29,7 +29,7 @@ USER, PASSWORD = "lake-user", "lake-sesame-1"
 
 @dataclass(frozen=True)
 class Request:
-    """A request that the server has answered: S3's name of the API, the object's key, and the HTTP status."""
+    """A request that the server has answered: S3's name of the API, the key or its prefix, and the HTTP status."""
 
     api: str
     key: str
@@ -144,7 +144,8 @@ def _audit(requests: list[Request]) -> Iterator[str]:
             told = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
             api: dict[str, Any] = told.get("api", {})
             if api.get("bucket"):
-                requests.append(Request(api["name"], api.get("object", ""), api.get("statusCode", 0)))
+                key = api.get("object") or told.get("requestQuery", {}).get("prefix", "")
+                requests.append(Request(api["name"], key, api.get("statusCode", 0)))
             self.send_response(200)
             self.end_headers()
 

@@ -12,11 +12,16 @@ from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
+from offsetstream.tables.merge import Merge, merge_on_driver
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
+from testkit.merge_model import source_table
 from testkit.s3_server import Request, S3Server
+from testkit.store_contract import COMMITS, OFFSETS, commit, history
 from testkit.stored_job import StoredJob
 from testkit.waiting import await_
 
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.long
 IDLE_SECONDS = 48  # two heartbeats
 BUDGET = 30  # requests per minute
 A_SAMPLE = 12  # requests
+A_MERGE_AND_AN_APPEND = 18
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,22 @@ def test_a_sample_of_end_offsets_sends_few_requests(s3: S3Server, own_kafka: Emb
         counts.append(sum(not each.key.startswith("told/") for each in s3.requests[before:]))
     assert len(read_rows(tables.open("topic_partitions"))) == 50
     assert max(counts[1:]) <= A_SAMPLE, (counts, Counter((each.api, each.key) for each in s3.requests[before:]))
+
+
+def test_a_merge_and_an_append_send_few_requests(s3: S3Server) -> None:
+    """They read no log, and no rows that the job wrote before: two lists and two reads are delta-rs's own commit."""
+    create_tables(store_at(s3.uri("written")), "cluster-1", "new")
+    tables, counts = store_at(s3.uri("written")).for_job(), list[Counter[str]]()
+    for number in range(12):
+        before, batch = len(s3.requests), BatchId(1, number)
+        rows = source_table(load_schema(OFFSETS), [commit(number, f"g{group}", at=number) for group in range(9)])
+        merge_on_driver(tables, rows, Merge(load_schema(OFFSETS), newer_only=True), batch)
+        append_rows(tables, COMMITS, history(number), batch)
+        s3.files().open_output_stream(f"{s3.bucket}/told/{number}").close()
+        await_(lambda: any(each.key == f"told/{number}" for each in s3.requests[before:]))  # noqa: B023 - it tells later
+        counts.append(Counter(each.api for each in s3.requests[before:] if not each.key.startswith("told/")))
+    assert max(each.total() for each in counts[2:9]) <= A_MERGE_AND_AN_APPEND, counts
+    assert len(read_rows(tables.open(OFFSETS))) == 9
 
 
 def test_a_plain_path_is_the_local_disk(

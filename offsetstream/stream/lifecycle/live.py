@@ -71,7 +71,7 @@ class LiveStream:
         self._check = QueryCheck(book, observer, leaders.reading, self._stop_if_ending)
         self._turns = Turns(self._wait_for_turn, self._beat)
         self._triggered: tuple[str, int] | None = None  # what the query did at the last look
-        self._batches_done = 0
+        self._batches_done = self._batches_at_look = 0
         self._tended_at, self._has_new_files = time.monotonic(), False
         self._ending = threading.Event()
 
@@ -190,8 +190,9 @@ class LiveStream:
             behind = [] if lost else partitions_to_load(self._book.rows, ends, at_most)
             if behind:
                 self._loader.load(behind, self._batches.checkpoint.checkpoint_id)
-            elif self._book.has_news:
-                self._book.write(self._no_batch)
+            elif self._book.has_news and self._batches_done == self._batches_at_look:
+                self._book.write(self._no_batch)  # else the next batch does, or the next look
+            self._batches_at_look = self._batches_done
             return self._check.lost_by_now(lost)
 
     def _refresh(self) -> list[int]:

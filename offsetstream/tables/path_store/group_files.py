@@ -33,7 +33,8 @@ _FILES = 1_000  # cold files that a large table aims at; it may have twice as ma
 _LATELY = 8  # writes after which a group that did not change again is cold
 _SMALL, _MANY_SMALL = 8, 8  # a file with an eighth of the rows is small; with more such files, they become one
 _UNSORTED = 64  # files whose hashes are searched one by one; then they are sorted in
-_KEPT_BYTES = 8 << 20  # of hot files whose rows stay in memory, where they need several times as much
+_KEPT_BYTES = 16 << 20  # of rows that stay in memory
+_SMALL_BYTES = 256 << 10  # of a file that is read whole, to be kept
 _BUFFER = 500_000  # rows that are sorted at once when files are written
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -82,8 +83,7 @@ class GroupFiles:
         self._next = 0
         self._lately, self._when = _nothing(), np.zeros(0, np.int64)  # groups that changed, and at which write
         self._writes = 0
-        self._kept: dict[str, pa.Table] = {}  # rows of hot files, which the next write needs
-        self._kept_bytes: dict[str, int] = {}
+        self._kept: dict[str, pa.Table] = {}  # rows of files that the next batch may need too, last used last
 
     def look(self, table: PathSnapshot) -> None:
         """Learn of the files of this version of the table."""
@@ -116,12 +116,21 @@ class GroupFiles:
     ) -> Iterator[tuple[StoredFile, pa.Table]]:
         """Yield the rows of files, part by part; all columns, or those in `columns`."""
         for file in files:
-            if file.path in self._kept:
-                part = self._kept[file.path]
-                yield file, part.select(list(columns)) if columns else part
-            else:
+            if file.path not in self._kept and file.size > _SMALL_BYTES:
                 for part in rows_of_file(table, file.path, columns):
                     yield file, part
+                continue
+            if file.path in self._kept:
+                rows = self._kept.pop(file.path)
+            else:
+                rows = pa.concat_tables([table.arrow.empty_table(), *rows_of_file(table, file.path)])
+            self._keep(file, rows)
+            yield file, rows.select(list(columns)) if columns else rows
+
+    def _keep(self, file: StoredFile, rows: pa.Table) -> None:
+        self._kept[file.path] = rows
+        while len(self._kept) > 1 and sum(each.nbytes for each in self._kept.values()) > _KEPT_BYTES:
+            del self._kept[next(iter(self._kept))]
 
     def _with_small(self, files: Collection[StoredFile]) -> list[StoredFile]:
         """Return the files, and the small ones of a kind if there are many: all become a few larger ones."""
@@ -164,8 +173,8 @@ class GroupFiles:
         self._drop(number for number, file in self._files.items() if file.path in paths)
         for file, hashes, rows in new.written:
             self._add(file, hashes)
-            if file.is_hot and sum(self._kept_bytes.values()) + file.size <= _KEPT_BYTES:
-                self._kept[file.path], self._kept_bytes[file.path] = rows, file.size
+            if file.is_hot:
+                self._keep(file, rows)
         self._seen = table.table_id, table.version
 
     def _add(self, file: StoredFile, hashes: Hashes) -> None:
@@ -182,7 +191,6 @@ class GroupFiles:
         for number in list(numbers):
             path = self._files.pop(number).path
             self._kept.pop(path, None)
-            self._kept_bytes.pop(path, None)
         self._unsorted = [each for each in self._unsorted if each[0] in self._files]
 
     def _sort_in(self) -> None:

@@ -11,6 +11,8 @@ copy's log would have a gap. And what it wrote into the place of a folder would 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -18,8 +20,16 @@ from deltalake import DeltaTable
 from offsetstream.errors import ConflictError, NoTableError, OlderCopyError, StoreFaultError, TablesError
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store.errors import translated_errors
-from offsetstream.tables.path_store.folder import file_system
 from offsetstream.tables.path_store.group_files import GroupFiles
+from offsetstream.tables.store import Transaction
+
+
+@dataclass(frozen=True)
+class _Transactions:
+    """The last versions of transactions by their ids, as far as somebody asked, at a version of a table with an id."""
+
+    at: tuple[str, int]
+    versions: dict[str, int | None] = field(default_factory=dict)
 
 
 class SeenTables:
@@ -30,6 +40,7 @@ class SeenTables:
         self._versions: dict[tuple[str, str], int] = {}  # by the table's name and id: one made anew has another id
         self._open_tables: dict[str, DeltaTable] = {}
         self._files: dict[str, GroupFiles] = {}
+        self._transactions: dict[str, _Transactions] = {}
         self._turns: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -77,6 +88,27 @@ class SeenTables:
             raise
         return table if table.version() >= before else self.looked_up(name)
 
+    def transaction_version(self, name: str, table: DeltaTable, app_id: str) -> int | None:
+        """Return the version of the table's last transaction with this id; delta-rs reads the log to find one."""
+        at = str(table.metadata().id), table.version()
+        with self._lock:
+            known = self._transactions.get(name)
+            if known is None or known.at != at:
+                known = self._transactions[name] = _Transactions(at)
+        if app_id not in known.versions:
+            with translated_errors(table.table_uri):
+                known.versions[app_id] = table.transaction_version(app_id)
+        return known.versions[app_id]
+
+    def committed(self, name: str, table: DeltaTable, before: int, transactions: Sequence[Transaction]) -> None:
+        """Note that this process committed the transactions to the version `before`."""
+        place = str(table.metadata().id)
+        with self._lock:
+            known = self._transactions.get(name)
+            if known is not None and known.at == (place, before) and table.version() == before + 1:
+                known = _Transactions((place, before + 1), known.versions | dict(transactions))
+                self._transactions[name] = known
+
     def turn(self, name: str) -> threading.Lock:
         """Return the lock of those who write to a table, since they share it."""
         with self._lock:
@@ -108,9 +140,10 @@ class SeenTables:
     def require_present(self, name: str, version: int) -> None:
         """Raise ConflictError, or what `looked_up` raises, unless the table's log still has its newest known version.
 
-        delta-rs would make the folder of a table that is gone, and leave a gap in the log of an older copy.
+        delta-rs would make the folder of a table that is gone, and leave a gap in the log of an older copy. In an
+        object store only the lease shows that a copy of all tables is older.
         """
-        if self._has_version(name, version):
+        if self._is_remote or self._has_version(name, version):
             return
         if self.looked_up(name).version() != version:  # else the log was cleaned
             raise ConflictError(f"the table {self._root}/{name} was written to meanwhile")
@@ -123,11 +156,7 @@ class SeenTables:
         return self._has_version(name, version) and not self._has_version(name, version + 1)
 
     def _has_version(self, name: str, version: int) -> bool:
-        path = f"_delta_log/{version:020}.json"
-        if not self._is_remote:
-            return Path(self._root, name, path).exists()
-        with translated_errors(f"{self._root}/{name}"):
-            return bool(file_system(f"{self._root}/{name}").get_file_info(path).is_file)
+        return Path(self._root, name, "_delta_log", f"{version:020}.json").exists()
 
     def _open(self, name: str) -> DeltaTable:
         place = f"{self._root}/{name}"

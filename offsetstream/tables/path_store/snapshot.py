@@ -118,6 +118,8 @@ class PathSnapshot(Snapshot):
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the version of the last transaction with this id; None if there was none."""
+        if self._seen is not None:
+            return self._seen.transaction_version(self.name, self.delta, app_id)
         return self.delta.transaction_version(app_id)
 
     def written_days(self) -> set[date]:
@@ -260,8 +262,10 @@ class PathSnapshot(Snapshot):
                 raise ConflictError(f"the table {self.where} was written to meanwhile")
             with committing(self.delta, transactions):
                 yield
-            self._seen.note(self.name, self.delta, self._version + 1)
+            before = self._version
+            self._seen.note(self.name, self.delta, before + 1)
             self._follow()
+            self._seen.committed(self.name, self.delta, before, transactions)
 
     def _follow(self) -> None:
         """Move to the version that was just committed; delta-rs does so itself only after some writes."""
