@@ -191,9 +191,14 @@ def test_a_local_checkpoint_is_written_by_the_hadoop_file_system(spark: SparkSes
     assert str(manager.getClass().getSimpleName()) == "FileSystemBasedCheckpointFileManager"
 
 
-def test_a_remote_checkpoint_and_a_users_own_setting_stay_unchanged(spark: SparkSession) -> None:
-    with fast_checkpoint_writes(spark, "s3a://lake/checkpoints/1"):
-        assert spark.conf.get(_FILE_MANAGER, None) is None
+@pytest.mark.parametrize(("uri", "is_set"), [("s3a://lake/checkpoints/1", True), ("abfss://a@b/checkpoints/1", False)])
+def test_checkpoints_on_s3_are_written_like_local_ones(spark: SparkSession, uri: str, is_set: bool) -> None:
+    with fast_checkpoint_writes(spark, uri):
+        assert (spark.conf.get(_FILE_MANAGER, None) is not None) == is_set
+    assert spark.conf.get(_FILE_MANAGER, None) is None
+
+
+def test_a_users_own_setting_stays_unchanged(spark: SparkSession) -> None:
     spark.conf.set(_FILE_MANAGER, "of.the.User")
     try:
         with fast_checkpoint_writes(spark, "file:/checkpoints/1"):
