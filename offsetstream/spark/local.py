@@ -79,6 +79,8 @@ class LocalSpark:
             require_memory(conf or {})
             require_variables()
             require_files()
+        # Also for the workers. Arrow's own pool keeps what it gave back for a while, and a quarter more at a batch.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         self._folder = _temporary_folder()
         pool = ThreadPoolExecutor(1, "launch of Java")
         self._settings: Future[Mapping[str, str]] = pool.submit(

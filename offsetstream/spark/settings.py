@@ -91,6 +91,8 @@ JAVA_OPTIONS = " ".join(
         "-XX:+UseParallelGC",
         # Spark's classes alone exceed 21 MiB, the default that triggers a first full garbage collection.
         "-XX:MetaspaceSize=256m",
+        # Java would give a third of its memory to new objects, and never give it back. Batches need little.
+        "-XX:MaxNewSize=128m",
         # Ten times the default: on a few cores, the optimising compiler costs more than it saves during start and load.
         # Code that runs for millions of records, or for hours, still gets optimised.
         "-XX:Tier4InvocationThreshold=50000",
