@@ -39,7 +39,8 @@ def rows_of_file(
     stored, given = table.arrow, constants or {}
     schema = pa.schema([stored.field(name) for name in columns]) if columns else stored
     with table.reading(), file_system(table.where).open_input_file(unquote(path)) as opened:
-        file = pq.ParquetFile(opened)
+        # Spark writes times as INT96, which Arrow would read as nanoseconds: these end in 2262.
+        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
         # Some writers also store the partition columns in the files.
         own = [name for name in file.schema_arrow.names if name in schema.names and name not in given]
         for number in range(file.num_row_groups):

@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from offsetstream.tables.files import NewFile
+from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile, rows_of_file
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ class GroupFiles:
                 for part in rows_of_file(table, file.path, columns):
                     yield file, part
                 continue
-            if file.path in self._kept:
-                rows = self._kept.pop(file.path)
+            if file.path in self._kept:  # perhaps before somebody added a column
+                rows = with_all_columns(self._kept.pop(file.path), table.arrow)
             else:
                 rows = pa.concat_tables([table.arrow.empty_table(), *rows_of_file(table, file.path)])
             self._keep(file, rows)

@@ -160,8 +160,9 @@ class PathSnapshot(Snapshot):
 
     @property
     def has_group_files(self) -> bool:
-        """Whether merges rewrite the files of single groups: nobody checks their rows, or hides some of them."""
-        return is_by_group(self.name) and not checks_rows(self.delta) and not has_deletion_vectors(self.delta)
+        """Whether merges rewrite the files of single groups: files have all of the rows, and nobody checks these."""
+        has_all_in_files = not self.partitioned_by and not has_deletion_vectors(self.delta)
+        return is_by_group(self.name) and has_all_in_files and not checks_rows(self.delta)
 
     @property
     def group_files(self) -> GroupFiles:

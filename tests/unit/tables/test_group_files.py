@@ -1,5 +1,6 @@
 """Files of state tables by group: a merge opens those of its groups, whoever wrote them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import ConflictError
 from offsetstream.tables.arrow_rows import read_groups
@@ -172,6 +174,35 @@ def test_columns_of_users_stay_with_their_rows(job: PathStore) -> None:
     merge(job, commit("a", 2), commit("c", 1), number=1)
     found = {row["group_id"]: (row["committed_offset"], row["mine"]) for row in read_rows(job.open(OFFSETS))}
     assert found == {"a": (2, "of a"), "b": (1, "of b"), "c": (1, None)}
+
+
+def test_a_column_may_be_added_between_two_merges(job: PathStore) -> None:
+    merge(job, commit("a", 1), commit("b", 1), number=0)
+    DeltaTable(job.table(OFFSETS)).alter.add_columns([Field("mine", PrimitiveType("string"))])
+    merge(job, commit("a", 2), commit("c", 1), number=1)
+    found = {row["group_id"]: (row["committed_offset"], row["mine"]) for row in read_rows(job.open(OFFSETS))}
+    assert found == {"a": (2, None), "b": (1, None), "c": (1, None)}
+
+
+def test_a_partitioned_table_keeps_what_only_its_log_has(job: PathStore) -> None:
+    merge(job, commit("a", 1), commit("b", 1), number=0)
+    table = DeltaTable(job.table(OFFSETS))
+    write_deltalake(table, table.to_pyarrow_table(), mode="overwrite", schema_mode="overwrite", partition_by=["topic"])
+    merge(job, commit("a", 2), number=1)
+    found = [(row["group_id"], row["topic"], row["committed_offset"]) for row in read_rows(job.open(OFFSETS))]
+    assert sorted(found) == [("a", "t", 2), ("b", "t", 1)]
+
+
+def test_times_of_a_spark_that_writes_int96_stay(job: PathStore, tmp_path: Path) -> None:
+    far = datetime(3000, 1, 1, 12, tzinfo=UTC)
+    merge(job, commit("a", 1) | {"commit_timestamp": far}, commit("b", 1), number=0)
+    (path,) = paths(job)
+    place = Path(job.table(OFFSETS), path)
+    pq.write_table(pq.read_table(place), place, use_deprecated_int96_timestamps=True)
+    restarted = job.for_job()
+    merge(restarted, commit("b", 2), number=1)
+    (written,) = paths(job) - {path}
+    assert pq.read_table(Path(job.table(OFFSETS), written))["commit_timestamp"].to_pylist().count(far) == 1
 
 
 @pytest.mark.parametrize("missing", [None, "", "a"])
