@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import pyarrow as pa
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile, rows_of_file
+from offsetstream.tables.size import Size
 
 if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
@@ -35,8 +36,8 @@ _LATELY = 8  # writes after which a group that did not change again is cold
 _SMALL, _MANY_SMALL = 8, 8  # a file with an eighth of the rows is small; with more such files, they become one
 _UNSORTED = 64  # files whose hashes are searched one by one; then they are sorted in
 _KEPT_BYTES = 16 << 20  # of rows that stay in memory
-_SMALL_BYTES = 256 << 10  # of a file that is read whole, to be kept
-_BUFFER = 500_000  # rows that are sorted at once when files are written
+_WHOLE_BYTES = 256 << 10  # of a file that is read whole, to be kept
+_BUFFER_ROWS, _BUFFER_BYTES = 500_000, 128 << 20  # that are sorted at once when files are written
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -57,7 +58,7 @@ def cold_rows(rows: int) -> int:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of the table: its path as in the log, its bytes, and the hashes of its groups, sorted."""
+    """A file of the table: its path as in the log, its bytes and its rows."""
 
     path: str
     size: int
@@ -71,6 +72,15 @@ class StoredFile:
     def is_small(self, enough: int) -> bool:
         """Whether it has few rows for a file of its kind; a cold one has `enough`."""
         return self.rows * _SMALL < (_HOT_ROWS if self.is_hot else enough)
+
+
+class WrittenFile(NamedTuple):
+    """A file to be committed, its number of rows, and the hashes of its groups; of a hot one also the rows, if few."""
+
+    new: NewFile
+    rows: int
+    hashes: Hashes
+    kept: pa.Table | None
 
 
 class GroupFiles:
@@ -100,6 +110,7 @@ class GroupFiles:
             for part in rows_of_file(table, path, _GROUP):
                 found, rows = np.union1d(found, hashes_of(part)), rows + part.num_rows
             self._add(StoredFile(path, paths[path], rows), found)
+        self._sort_in()
         self._seen = now
 
     def of(self, groups: Hashes) -> list[StoredFile]:
@@ -117,7 +128,7 @@ class GroupFiles:
     ) -> Iterator[tuple[StoredFile, pa.Table]]:
         """Yield the rows of files, part by part; all columns, or those in `columns`."""
         for file in files:
-            if file.path not in self._kept and file.size > _SMALL_BYTES:
+            if file.path not in self._kept and file.size > _WHOLE_BYTES:
                 for part in rows_of_file(table, file.path, columns):
                     yield file, part
                 continue
@@ -172,10 +183,13 @@ class GroupFiles:
             return  # the next look finds the files of the commits between
         paths = {file.path for file in gone}
         self._drop(number for number, file in self._files.items() if file.path in paths)
-        for file, hashes, rows in new.written:
-            self._add(file, hashes)
-            if file.is_hot:
-                self._keep(file, rows)
+        for each in new.written:
+            file = StoredFile(each.new.path, each.new.size, each.rows)
+            self._add(file, each.hashes)
+            if each.kept is not None:
+                self._keep(file, each.kept)
+        if len(self._unsorted) > _UNSORTED:
+            self._sort_in()
         self._seen = table.table_id, table.version
 
     def _add(self, file: StoredFile, hashes: Hashes) -> None:
@@ -185,8 +199,6 @@ class GroupFiles:
         if file.is_hot and self._seen is None:  # found at a start
             self._lately = np.union1d(self._lately, hashes)
             self._when = np.full(len(self._lately), self._writes)
-        if len(self._unsorted) > _UNSORTED:
-            self._sort_in()
 
     def _drop(self, numbers: Iterable[int]) -> None:
         for number in list(numbers):
@@ -231,27 +243,27 @@ class FilesOfGroups:
     @property
     def files(self) -> list[NewFile]:
         """The files, to be committed."""
-        return [new for kind in self._kinds.values() for new, _, _ in kind.written]
+        return [each.new for each in self.written]
 
     @property
-    def written(self) -> Iterator[tuple[StoredFile, Hashes, pa.Table]]:
-        """The files, as the log will have them, with the hashes of their groups and their rows if they are kept."""
-        for kind in self._kinds.values():
-            for new, hashes, rows in kind.written:
-                yield StoredFile(new.path, new.size, rows.num_rows), hashes, rows
+    def written(self) -> list[WrittenFile]:
+        """The files, with what the next batch needs of them."""
+        return [each for kind in self._kinds.values() for each in kind.written]
 
 
 class _Pieces:
-    """Files of one kind. Rows are sorted in memory, up to half a million at once."""
+    """Files of one kind. Rows are sorted in memory, about half a million at once."""
 
     def __init__(self, where: str, kind: str, rows: int) -> None:
         self._where, self._kind, self._enough = where, kind, rows
-        self._waiting = list[tuple[pa.Table, Hashes]]()
-        self.written = list[tuple[NewFile, Hashes, pa.Table]]()
+        self._waiting, self._size = list[tuple[pa.Table, Hashes]](), Size(0, 0)
+        self.written = list[WrittenFile]()
+        self._kept_bytes = 0
 
     def add(self, rows: pa.Table, hashes: Hashes) -> None:
         self._waiting.append((rows, hashes))
-        if sum(len(hashes) for _, hashes in self._waiting) >= _BUFFER:
+        self._size = Size(self._size.rows + rows.num_rows, self._size.bytes + rows.nbytes)
+        if self._size.parts(_BUFFER_ROWS, _BUFFER_BYTES) > 1:
             self.flush()
 
     def flush(self) -> None:
@@ -259,7 +271,7 @@ class _Pieces:
             return
         rows = pa.concat_tables([rows for rows, _ in self._waiting])
         hashes = np.concatenate([hashes for _, hashes in self._waiting])
-        self._waiting = []
+        self._waiting, self._size = [], Size(0, 0)
         order = np.lexsort([*_within_a_group(rows), hashes, rows["offsets_partition"].to_numpy()])
         rows, hashes = rows.take(pa.array(order)), hashes[order]
         ends = np.append(np.flatnonzero(hashes[1:] != hashes[:-1]) + 1, len(hashes))  # of groups
@@ -274,8 +286,11 @@ class _Pieces:
         file = DataFile(self._where, None, self._kind)
         file.write(rows)
         new = file.close()
-        if new is not None:
-            self.written.append((new, hashes, rows))
+        if new is None:
+            return
+        is_kept = self._kind == HOT and self._kept_bytes + rows.nbytes <= _KEPT_BYTES
+        self._kept_bytes += rows.nbytes if is_kept else 0
+        self.written.append(WrittenFile(new, rows.num_rows, hashes, rows if is_kept else None))
 
 
 def _within_a_group(rows: pa.Table) -> list[npt.NDArray[Any]]:

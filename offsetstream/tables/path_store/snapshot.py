@@ -1,9 +1,9 @@
-"""A table opened by delta-rs: DataFusion reads it; writes are appends and overwrites with a condition.
+"""A table opened by delta-rs: DataFusion reads it; writes are appends, overwrites of some rows, or new files for old.
 
-Of delta-rs's ways (1.6) to change rows, only an overwrite with a condition is safe. It fails if another commit removed
-the files that it read. With a plain overwrite or a transaction of files, an OPTIMIZE in between would double every
-row. And all readers can filter its files. MERGE, UPDATE and DELETE store text columns as `string_view` in the files'
-Arrow schema, which a pyarrow dataset cannot filter.
+Of delta-rs's ways (1.6) to change rows, two are safe: an overwrite with a condition, which fails if another commit
+removed the files that it read, and a transaction of files that fails beside any other commit. With others, an OPTIMIZE
+in between would double every row. And all readers can filter the files of both. MERGE, UPDATE and DELETE store text
+columns as `string_view` in the files' Arrow schema, which a pyarrow dataset cannot filter.
 """
 
 from __future__ import annotations

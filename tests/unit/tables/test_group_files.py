@@ -37,7 +37,7 @@ def _tiny_files(monkeypatch: pytest.MonkeyPatch) -> None:
         "_COLD_ROWS": 4,
         "_LATELY": 2,
         "_UNSORTED": 3,
-        "_BUFFER": 10,
+        "_BUFFER_ROWS": 10,
         "_SMALL": 2,
         "_MANY_SMALL": 2,
     }
