@@ -94,7 +94,8 @@ class GroupFiles:
         self._next = 0
         self._lately, self._when = _nothing(), np.zeros(0, np.int64)  # groups that changed, and at which write
         self._writes = 0
-        self._kept: dict[str, pa.Table] = {}  # rows of files that the next batch may need too, last used last
+        # Rows of files that the next batch may need too, with their bytes, last used last.
+        self._kept: dict[str, tuple[pa.Table, int]] = {}
 
     def look(self, table: PathSnapshot) -> None:
         """Learn of the files of this version of the table."""
@@ -133,16 +134,18 @@ class GroupFiles:
                     yield file, part
                 continue
             if file.path in self._kept:  # perhaps before somebody added a column
-                rows = with_all_columns(self._kept.pop(file.path), table.arrow)
+                rows = with_all_columns(self._kept.pop(file.path)[0], table.arrow)
             else:
                 rows = pa.concat_tables([table.arrow.empty_table(), *rows_of_file(table, file.path)])
             self._keep(file, rows)
             yield file, rows.select(list(columns)) if columns else rows
 
     def _keep(self, file: StoredFile, rows: pa.Table) -> None:
-        self._kept[file.path] = rows
-        while len(self._kept) > 1 and sum(each.nbytes for each in self._kept.values()) > _KEPT_BYTES:
-            del self._kept[next(iter(self._kept))]
+        self._kept[file.path] = rows, rows.nbytes
+        total = sum(size for _, size in self._kept.values())
+        while len(self._kept) > 1 and total > _KEPT_BYTES:
+            _, size = self._kept.pop(next(iter(self._kept)))
+            total -= size
 
     def _with_small(self, files: Collection[StoredFile]) -> list[StoredFile]:
         """Return the files, and the small ones of a kind if there are many: all become a few larger ones."""
