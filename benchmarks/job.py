@@ -15,6 +15,7 @@ from typing import Self
 
 from benchmarks.process_tree import PeakMemory, command_of, pids_of, pin_to
 from testkit.processes import OFFSETSTREAM
+from testkit.waiting import at_work
 
 _SECONDS = 600.0  # no measurement takes longer
 _LOOK_SECONDS = 0.02
@@ -75,9 +76,8 @@ class Job:
     @contextmanager
     def pinned(self) -> Iterator[None]:
         """Pin each executor of Spark to a core of its own, with the Python workers that it starts."""
-        ended = threading.Event()
 
-        def pin() -> None:
+        def pin(ended: threading.Event) -> None:
             cores, found = sorted(os.sched_getaffinity(0)), list[int]()
             while not ended.wait(_LOOK_SECONDS):
                 for pid in pids_of(self._process.pid):
@@ -85,13 +85,8 @@ class Job:
                         found.append(pid)
                         pin_to(pid, cores[found.index(pid) % len(cores)])
 
-        thread = threading.Thread(target=pin)
-        thread.start()
-        try:
+        with at_work(pin):
             yield
-        finally:
-            ended.set()
-            thread.join()
 
     def await_line(self, text: str) -> float:
         """Wait for a line that contains the text, and return its time."""

@@ -15,7 +15,7 @@ from offsetstream.tables.lease import note_history_kept_from
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.names import CLUSTER, END_OFFSETS, OFFSETS_PARTITIONS, TOPIC_PARTITIONS
-from offsetstream.tables.retention import is_announced, kept_from, thin_history
+from offsetstream.tables.retention import is_announced, is_complete_before, kept_from, thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
 from offsetstream.tables.store import Store
@@ -86,8 +86,7 @@ class Maintenance:
     @again_on_conflict
     def _raise_complete_from(self, instant: datetime) -> None:
         def raise_to_instant(row: Row) -> Row | None:
-            since: datetime | None = row["history_complete_from"]
-            return {"history_complete_from": instant} if since is not None and since < instant else None
+            return {"history_complete_from": instant} if is_complete_before(row, instant) else None
 
         update_rows(self._tables.open(OFFSETS_PARTITIONS), raise_to_instant)
 

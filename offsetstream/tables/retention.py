@@ -14,7 +14,7 @@ from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger_days import apply_notes, note_thinned
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import Row, read_rows
 from offsetstream.tables.store import Store
 
 
@@ -25,9 +25,13 @@ def kept_from(horizons: Mapping[str, date]) -> datetime | None:
 
 def is_announced(tables: Store, instant: datetime) -> bool:
     """Return whether no partition says that its history is complete from an earlier time: then rows may go."""
-    partitions = tables.open(OFFSETS_PARTITIONS)
-    where = f"history_complete_from < CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)"
-    return not read_rows(partitions, where)
+    return not any(is_complete_before(row, instant) for row in read_rows(tables.open(OFFSETS_PARTITIONS)))
+
+
+def is_complete_before(row: Row, instant: datetime) -> bool:
+    """Return whether a partition's row says that its history is complete from before the instant."""
+    since: datetime | None = row["history_complete_from"]
+    return since is not None and since < instant
 
 
 def thin_history(tables: Store, schema: TableSchema, horizon: date, *, dry_run: bool = False) -> int:

@@ -74,5 +74,5 @@ def _exchange(table: PathSnapshot, gone: set[str], new: list[NewFile]) -> bool:
     table.refresh()
     if not gone <= set(pa.table(table.delta.get_add_actions())["path"].to_pylist()):
         return False
-    exchange(table, gone, new)
+    exchange(table, gone, new, changes_rows=False)
     return True

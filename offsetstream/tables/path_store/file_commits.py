@@ -85,25 +85,23 @@ def _replace(
     for part in regrouped(table.rows(f"NOT coalesce({where}, false)"), _ROWS):
         new.write_cold(part)
     new.close()
-    actions = [*_additions([*new.files, *others], changes_rows=True), *_removals(table, changes_rows=True)]
-    _commit(table, actions, transactions, alone=True)
+    exchange(table, None, [*new.files, *others], transactions)
 
 
-def exchange_rows(
-    table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile], transactions: Sequence[Transaction]
+def exchange(
+    table: PathSnapshot,
+    gone: Collection[str] | None,
+    files: Sequence[NewFile],
+    transactions: Sequence[Transaction] = (),
+    *,
+    changes_rows: bool = True,
 ) -> None:
-    """Replace files of a state table by new ones, which may have other rows; ConflictError after any other write."""
-    actions = [*_additions(files, changes_rows=True), *_removals(table, gone, changes_rows=True)]
-    _commit(table, actions, transactions, alone=True)
+    """Replace files of the table, or all if `gone` is None, by new ones; ConflictError after any other write.
 
-
-def exchange(table: PathSnapshot, gone: Collection[str], files: Sequence[NewFile]) -> None:
-    """Replace files of the table by new ones with the same rows; ConflictError after any other write.
-
-    Streaming readers of the table do not see the rows again.
+    Unless it `changes_rows`, streaming readers of the table do not see the rows again.
     """
-    actions = [*_additions(files, changes_rows=False), *_removals(table, gone, changes_rows=False)]
-    _commit(table, actions, (), alone=True)
+    removed = _removals(table, gone, changes_rows=changes_rows)
+    _commit(table, [*_additions(files, changes_rows=changes_rows), *removed], transactions, alone=True)
 
 
 def _commit(
@@ -128,9 +126,7 @@ def _additions(files: Sequence[NewFile], *, changes_rows: bool) -> list[AddActio
     ]
 
 
-def _removals(
-    table: PathSnapshot, only: Collection[str] | None = None, *, changes_rows: bool
-) -> Iterator[RemoveAction]:
+def _removals(table: PathSnapshot, only: Collection[str] | None, *, changes_rows: bool) -> Iterator[RemoveAction]:
     """Yield removals of the table's files: of all, or of those in `only` (paths as in the log)."""
     now = int(time.time() * 1000)
     for file in pa.table(table.delta.get_add_actions(flatten=True)).to_pylist():

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from offsetstream.coordinator.reduction import GROUP
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile, rows_of_file
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 Hashes = npt.NDArray[np.uint64]
 HOT, COLD = "hot", "cold"  # beginnings of file names: after a restart, they say which groups changed lately
-_GROUP = ("offsets_partition", "group_id")
 _HOT_ROWS, _COLD_ROWS = 65_536, 4_096  # of a file, which may have more for the sake of its last group
 _FILES = 1_000  # cold files that a large table aims at; it may have twice as many
 _LATELY = 8  # writes after which a group that did not change again is cold
@@ -108,7 +108,7 @@ class GroupFiles:
         known = {file.path for file in self._files.values()}
         for path in paths.keys() - known:
             found, rows = _nothing(), 0
-            for part in rows_of_file(table, path, _GROUP):
+            for part in rows_of_file(table, path, GROUP):
                 found, rows = np.union1d(found, hashes_of(part)), rows + part.num_rows
             self._add(StoredFile(path, paths[path], rows), found)
         self._sort_in()
@@ -150,7 +150,7 @@ class GroupFiles:
     def _with_small(self, files: Collection[StoredFile]) -> list[StoredFile]:
         """Return the files, and the small ones of a kind if there are many: all become a few larger ones."""
         added, paths = list[StoredFile](), {file.path for file in files}
-        enough = cold_rows(sum(file.rows for file in self._files.values()))
+        enough = cold_rows(self._row_count)
         for is_hot in (True, False):
             of_kind = (file for file in self._files.values() if file.is_hot == is_hot and file.path not in paths)
             small = [file for file in of_kind if file.is_small(enough)]
@@ -170,7 +170,7 @@ class GroupFiles:
 
     def rewritten(self, where: str, rows: Iterable[tuple[StoredFile | None, pa.Table]]) -> FilesOfGroups:
         """Write rows into new files, hot or cold. Each part comes with the file that had it, None if it is new."""
-        new = FilesOfGroups(where, sum(file.rows for file in self._files.values()))
+        new = FilesOfGroups(where, self._row_count)
         for file, part in rows:
             hashes = hashes_of(part)
             is_hot = _is_in(hashes, self._lately)
@@ -194,6 +194,10 @@ class GroupFiles:
         if len(self._unsorted) > _UNSORTED:
             self._sort_in()
         self._seen = table.table_id, table.version
+
+    @property
+    def _row_count(self) -> int:
+        return sum(file.rows for file in self._files.values())
 
     def _add(self, file: StoredFile, hashes: Hashes) -> None:
         number, self._next = self._next, self._next + 1

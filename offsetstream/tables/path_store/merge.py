@@ -14,7 +14,7 @@ from offsetstream.errors import DoubledRowsError
 from offsetstream.tables.matching import Changes, find_changes, regrouped, with_all_columns, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
 from offsetstream.tables.path_store.features import refuse_features
-from offsetstream.tables.path_store.file_commits import exchange_rows, replace_by_groups
+from offsetstream.tables.path_store.file_commits import exchange, replace_by_groups
 from offsetstream.tables.path_store.group_files import StoredFile, hashes_of
 from offsetstream.tables.row_keys import RowKeys, rows_without_keys
 from offsetstream.tables.sql import in_partitions
@@ -62,7 +62,7 @@ def _by_groups(
         yield None, with_all_columns(changes.added, table.arrow)
 
     new, before = files.rewritten(table.where, kept()), table.version
-    exchange_rows(table, [file.path for file in gone], new.files, transactions)
+    exchange(table, [file.path for file in gone], new.files, transactions)
     files.exchanged(table, gone, new, before)
 
 

@@ -12,11 +12,10 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.errors import NoTableError
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.sql import quoted
-from offsetstream.tables.store import Source, Store
+from offsetstream.tables.store import Snapshot, Source, Store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -71,14 +70,11 @@ class PathStore(Store):
         with translated_errors(self.table(name)):
             return PathSnapshot(DeltaTable(self.table(name)), name)
 
-    def opened(self, name: str) -> PathSnapshot | None:
+    def opened(self, name: str) -> Snapshot | None:
         """Open the table anew at its current version; None if it does not exist."""
         if self._seen is not None:
             self._seen.close(name)
-        try:
-            return self.open(name)
-        except NoTableError:
-            return None
+        return super().opened(name)
 
     def for_job(self) -> PathStore:
         """Return this store with a memory of the tables that it opened."""
