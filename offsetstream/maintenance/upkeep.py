@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime
 
 from py4j.protocol import Py4JJavaError
@@ -78,10 +78,11 @@ class Upkeep:
             return
         for crowd in table.files.small_files():
             if self._is_due(schema, crowd):
-                with between_batches:
+                # A batch may write beside our compaction. Spark's OPTIMIZE would make its MERGE fail.
+                with between_batches if self._tables.needs_spark else nullcontext():
                     table.files.compact(crowd)
                 self._compacted.add((schema.name, crowd.day))
-                break  # one at a time: a batch may be waiting
+                break  # one at a time: other tables wait
         if now // CLEAR_EVERY != before // CLEAR_EVERY:
             table.refresh()
             table.files.clear()

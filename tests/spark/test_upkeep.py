@@ -21,6 +21,7 @@ from offsetstream.maintenance import upkeep
 from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
+from offsetstream.stream.lifecycle.turns import Turns
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.path_store import PathStore
@@ -118,6 +119,23 @@ def test_a_stream_of_the_history_sees_each_row_once(
 def compact_unless_late(table: Snapshot, crowd: SmallFiles) -> None:
     with suppress(ConflictError):
         table.files.compact(crowd)
+
+
+def test_no_batch_waits_for_a_compaction(
+    tables: PathStore, writer: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "CROWDED", {"history": 3, "state": 3})
+    tended = Upkeep(tables)
+    tended.tend(nullcontext(), QUIET)  # sums up the ledger, once a day
+    append_commits(tables, range(4))
+    turns = Turns(_fail_to_wait)
+    assert turns.take()  # as a batch does while it writes
+    tended.tend(turns, QUIET)
+    assert files(tables, COMMITS) == 1
+
+
+def _fail_to_wait() -> None:
+    raise AssertionError("upkeep and a batch wait for one another")
 
 
 def test_a_late_compaction_doubles_no_row(spark: SparkSession, tables: PathStore, writer: TableWriter) -> None:
