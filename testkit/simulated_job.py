@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from random import Random
@@ -39,12 +39,16 @@ Raw = tuple[bytes | None, bytes | None]
 
 
 class SimulatedJob:
-    """Writes batches of commits; now and then a batch also has records of other kinds."""
+    """Writes batches of `commits` each; now and then a batch also has records of other kinds.
 
-    def __init__(self, spark: SparkSession, tables: Store, cells: int, commits: int) -> None:
+    The commits are of random cells, or of the same `active` ones.
+    """
+
+    def __init__(self, spark: SparkSession, tables: Store, cells: int, commits: int, active: int = 0) -> None:
         create_tables(tables, "simulated", "new")
         self.tables = tables
         self._rng, self._cells, self._commits = Random(7), cells, commits
+        self._active = self._rng.sample(range(cells), active) if active else range(cells)
         self._lease = Lease.acquire(tables)
         self._book = PartitionBook(tables, range(PARTITIONS))
         writer = TableWriter(spark, tables)
@@ -54,9 +58,16 @@ class SimulatedJob:
         self._progress = Progress(Console(stderr=True))
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 
+    def fill(self) -> None:
+        """Write a commit of each cell, as a batch before the first one."""
+        self._write(-1, self._commits_of(range(self._cells), -1))
+
     def batch(self, number: int) -> None:
         """Write a batch and a heartbeat; run upkeep once a simulated minute."""
-        batch, decoded = BatchId(1, number), self._decoded(list(self._records(number)))
+        self._write(number, self._records(number))
+
+    def _write(self, number: int, records: Iterable[tuple[int, Raw]]) -> None:
+        batch, decoded = BatchId(1, number), self._decoded(list(records))
         self._history.append_uncounted(decoded, batch)()
         self._state.apply(decoded, batch)
         self._book.advance(self._next)
@@ -68,12 +79,7 @@ class SimulatedJob:
             self._upkeep.tend(nullcontext(), self._progress)
 
     def _records(self, number: int) -> Iterator[tuple[int, Raw]]:
-        for _ in range(self._commits):
-            cell = self._rng.randrange(self._cells)
-            group = f"group-{cell // 20}"
-            key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": cell % 20}}
-            data = {"offset": number, "leaderEpoch": -1, "metadata": "", "commitTimestamp": _now_ms()}
-            yield partition_for(group, PARTITIONS), encode_record(key, {"version": 3, "data": data})
+        yield from self._commits_of(self._rng.choices(self._active, k=self._commits), number)
         if number % 5 == 0:
             group = f"group-{self._rng.randrange(self._cells // 20)}"
             data = {"protocolType": "consumer", "generation": number, "protocol": None, "leader": None, "members": []}
@@ -81,6 +87,13 @@ class SimulatedJob:
             yield partition_for(group, PARTITIONS), encode_record({"type": 2, "data": {"group": group}}, value)
         if number % 100 == 0:
             yield 0, (b"\x00\x01nonsense", b"\x00\x03")
+
+    def _commits_of(self, cells: Iterable[int], offset: int) -> Iterator[tuple[int, Raw]]:
+        for cell in cells:
+            group = f"group-{cell // 20}"
+            key = {"type": 1, "data": {"group": group, "topic": "orders", "partition": cell % 20}}
+            data = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": _now_ms()}
+            yield partition_for(group, PARTITIONS), encode_record(key, {"version": 3, "data": data})
 
     def _decoded(self, records: list[tuple[int, Raw]]) -> pa.Table:
         keys, values = (pa.array([raw[half] for _, raw in records], pa.binary()) for half in (0, 1))

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream import open_tables
-from offsetstream.errors import ConflictError, UnknownNameError
+from offsetstream.errors import ConflictError, NoTableError, UnknownNameError
 from offsetstream.tables.catalog_store import CatalogStore
-from offsetstream.tables.catalog_store.commits import CHANGES, Stamp, TableState
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, TableState
 from offsetstream.tables.catalog_store.sessions import WriterSessions
 from offsetstream.tables.create import CLUSTER_ID, create_tables
 from offsetstream.tables.lease import Lease
@@ -76,7 +76,7 @@ def protocol_of(spark: SparkSession, table: str) -> tuple[int, int, set[str]]:
 
 def test_a_tables_session_is_like_the_jobs_and_stamps_only_during_a_write(spark: SparkSession) -> None:
     sessions = WriterSessions(spark)
-    session = sessions.of("groups")
+    session = sessions.of("groups", CHANGES).spark
     for name in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
         assert session.conf.get(name) == spark.conf.get(name)
     stamp = Stamp.after(TableState(3, {CHANGES: 4}), CHANGES, [Transaction("app", 5)])
@@ -84,7 +84,7 @@ def test_a_tables_session_is_like_the_jobs_and_stamps_only_during_a_write(spark:
         assert [session.conf.get(name) for name in SETTINGS[:2]] == [CHANGES, "5"]
         raise ValueError("of the merge")
     assert [each.conf.get(name, None) for each in (spark, session) for name in SETTINGS] == [None] * 6
-    assert (sessions.of("groups"), sessions.of("topics") is session) == (session, False)
+    assert (sessions.of("groups", CHANGES).spark, sessions.of("groups", APPENDS).spark is session) == (session, False)
 
 
 def test_a_program_reads_catalog_tables_by_its_session(catalog: CatalogStore, spark: SparkSession) -> None:
@@ -133,3 +133,38 @@ def test_tables_of_an_older_version_are_upgraded(catalog: CatalogStore, spark: S
     lease = Lease.acquire(catalog)
     lease.heartbeat()
     lease.release()
+
+
+def test_a_job_opens_a_table_as_its_own_last_commit_left_it(catalog: CatalogStore, spark: SparkSession) -> None:
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    job, another, sql = catalog.for_job(), catalog.for_job(), catalog.table("groups")
+    add_group(job, 1)
+    spark.sql(f"INSERT INTO {sql} (offsets_partition, group_id) VALUES (2, 'by hand')")  # noqa: S608 - our own name
+    stale = job.open("groups")
+    assert (stale.version, catalog.open("groups").version) == (1, 2)
+    assert {row["offsets_partition"] for row in read_rows(stale)} == {1, 2}  # rows are read anew
+    add_group(job, 3)  # no conflict: the row by hand carries no number
+    assert job.open("groups").version == 3
+    add_group(another, 4)
+    with pytest.raises(ConflictError):
+        add_group(job, 5)
+    add_group(job, 5)
+    assert {row["offsets_partition"] for row in read_rows(catalog.open("groups"))} == {1, 2, 3, 4, 5}
+
+
+def test_a_job_looks_again_for_a_table_that_is_gone(catalog: CatalogStore, spark: SparkSession) -> None:
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    job = catalog.for_job()
+    add_group(job, 1)
+    spark.sql(f"DROP TABLE {catalog.table('groups')}")
+    with pytest.raises(NoTableError):
+        add_group(job, 2)
+    assert job.opened("groups") is None
+    create_tables(job, "cluster-1", "new", ["groups"])
+    add_group(job, 2)
+    assert {row["offsets_partition"] for row in read_rows(job.open("groups"))} == {2}
+
+
+def add_group(store: CatalogStore, partition: int) -> None:
+    row = pa.Table.from_pylist([{"offsets_partition": partition, "group_id": "g"}], schema=load_schema("groups").arrow)
+    store.open("groups").append([row])

@@ -40,19 +40,24 @@ class TableState:
 
 @dataclass(frozen=True)
 class Stamp:
-    """The stamp of a commit: the next number of its kind, and in `note` (JSON) the transactions after the commit."""
+    """The stamp of a commit: the next number of its kind, and in `note` (JSON) the transactions after the commit.
+
+    `done` is the table's state after the commit, if nobody else commits.
+    """
 
     commit: str
     kind: str
     number: int
     note: str
+    done: TableState
 
     @classmethod
     def after(cls, state: TableState, kind: str, transactions: Sequence[Transaction]) -> Stamp:
         """Return the stamp of a commit to the table in this state."""
         commit, number = uuid4().hex, state.transactions[kind] + 1
         versions = {**state.transactions, **dict(transactions), kind: number}
-        return cls(commit, kind, number, _note(commit, state.version, versions))
+        done = TableState(state.version + 1, versions, frozenset({commit}))
+        return cls(commit, kind, number, _note(commit, state.version, versions), done)
 
     @property
     def options(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import writes
-from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, table_state
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, TableState, table_state
 from offsetstream.tables.catalog_store.create import column_sql
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.files import CatalogFiles
@@ -40,8 +41,37 @@ class CatalogSnapshot(Snapshot):
         self.name = name
         self.where = f"{store.name}.{name}"
         self.table = store.table(name)
-        with translated_errors(self.where):
-            self.state = table_state(store.spark, self.table)
+        self._state = (store.committed or {}).get(name)
+        self._is_newest = self._state is None  # whether the version was read, and is not the one of the last own commit
+        if self._state is None:
+            with self.asking():
+                self.state = table_state(store.spark, self.table)
+
+    @property
+    def state(self) -> TableState:
+        """The version of the table, its transactions, and our commits."""
+        assert self._state is not None  # noqa: S101 - set at the start
+        return self._state
+
+    @state.setter
+    def state(self, state: TableState) -> None:
+        if self._state is None or state.version != self._state.version:
+            self.__dict__.pop("frame", None)
+            self.__dict__.pop("_detail", None)
+        self._state, self._is_newest = state, True
+        if self.store.committed is not None:
+            self.store.committed[self.name] = state
+
+    @contextmanager
+    def asking(self, what: str = "read") -> Iterator[None]:
+        """Translate Spark's errors. After one, a job opens the table anew: what is known of it may be old."""
+        try:
+            with translated_errors(self.where, what):
+                yield
+        except TablesError:
+            if self.store.committed is not None:
+                self.store.committed.pop(self.name, None)
+            raise
 
     @property
     def version(self) -> int:
@@ -90,16 +120,17 @@ class CatalogSnapshot(Snapshot):
     @cached_property
     def frame(self) -> DataFrame:
         """The rows as a DataFrame."""
-        with translated_errors(self.where):
+        with self.asking():
             return self.store.spark.sql(self._at_version)
 
     @property
     def _at_version(self) -> str:
-        return f"SELECT * FROM {self.table} VERSION AS OF {self.version}"  # noqa: S608 - our own name
+        version = f"VERSION AS OF {self.version}" if self._is_newest else ""  # else also what others committed since
+        return f"SELECT * FROM {self.table} {version}"  # noqa: S608 - our own name
 
     @cached_property
     def _detail(self) -> Row:
-        with translated_errors(self.where):
+        with self.asking():
             (row,) = self.store.spark.sql(f"DESCRIBE DETAIL {self.table}").collect()
         return row
 
@@ -128,12 +159,8 @@ class CatalogSnapshot(Snapshot):
 
     def refresh(self) -> None:
         """Move to the current version by reading the commits since."""
-        with translated_errors(self.where):
-            state = table_state(self.store.spark, self.table, self.state)
-        if state.version != self.version:
-            self.__dict__.pop("frame", None)
-            self.__dict__.pop("_detail", None)
-        self.state = state
+        with self.asking():
+            self.state = table_state(self.store.spark, self.table, self.state)
 
     def rows(self, where: str = EVERY_ROW, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         """Return the rows that match the condition, part by part; all columns, or those in `columns`."""
@@ -147,13 +174,13 @@ class CatalogSnapshot(Snapshot):
         tables = [
             f"{name} AS ({each._at_version})" for name, each in named.items() if isinstance(each, CatalogSnapshot)
         ]
-        with translated_errors(self.where):
+        with self.asking():
             frame = self.store.spark.sql(f"WITH {', '.join(tables)} {sql}")
         return batches_of(frame, self.where, is_small=self._is_small)
 
     def append(self, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
         """Append rows; columns that they lack become null."""
-        writes.append(self, writes.to_frame(self, rows), transactions)
+        writes.append_rows(self, rows, transactions)
 
     def replace(self, where: str, rows: Iterable[pa.Table], *transactions: Transaction) -> None:
         """Replace all rows that match the condition by `rows`; columns that they lack become null."""
@@ -205,6 +232,6 @@ class CatalogSnapshot(Snapshot):
             )
 
     def _alter(self, clause: str) -> None:
-        with translated_errors(self.where, "write to"):
+        with self.asking("write to"):
             self.store.spark.sql(f"ALTER TABLE {self.table} {clause}")
         self.refresh()

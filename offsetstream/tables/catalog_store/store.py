@@ -14,7 +14,8 @@ from offsetstream.tables.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsetstream.tables.catalog_store.sessions import WriterSessions
+    from offsetstream.tables.catalog_store.commits import TableState
+    from offsetstream.tables.catalog_store.sessions import WriterSession, WriterSessions
     from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
     from offsetstream.tables.catalog_store.source import CatalogSource
     from offsetstream.tables.catalog_store.spark import CatalogSpark
@@ -32,6 +33,7 @@ class CatalogStore(Store):
     session: SparkSession | None = None
     sessions: WriterSessions | None = None
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)  # by table: version, and bytes then
+    committed: dict[str, TableState] | None = field(default=None, compare=False)  # in a job: by table, as it left it
 
     @property
     def name(self) -> str:
@@ -64,10 +66,17 @@ class CatalogStore(Store):
         """Ten seconds, because each check of a table is a Spark job."""
         return 10.0
 
-    def writer_session(self, name: str) -> SparkSession:
-        """Return the table's own session for writes, since the stamp of a commit is a session setting."""
+    def for_job(self) -> CatalogStore:
+        """Return the same tables for a job: it opens a table as its own last commit left it, without a Spark job.
+
+        Only its next write shows another's commit.
+        """
+        return replace(self, committed={})
+
+    def writer_session(self, name: str, kind: str) -> WriterSession:
+        """Return a session for commits of a kind to a table only, since the stamp of a commit is a session setting."""
         assert self.spark and self.sessions  # noqa: S101 - both are set together
-        return self.sessions.of(name)
+        return self.sessions.of(name, kind)
 
     def table(self, name: str) -> str:
         """Return the table's quoted name in SQL."""

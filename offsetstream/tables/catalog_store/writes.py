@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, first_stamp
-from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.reads import batches_of
 from offsetstream.tables.matching import find_changes, with_all_columns, with_users_columns
 from offsetstream.tables.merge import DELETED, Merge
@@ -28,18 +27,25 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 
 
-def to_frame(table: CatalogSnapshot, rows: Iterable[pa.Table]) -> DataFrame:
-    """Return rows as a DataFrame with all columns of the table; columns that they lack are null."""
+def append_rows(table: CatalogSnapshot, rows: Iterable[pa.Table], transactions: Sequence[Transaction]) -> None:
+    """Append rows of Arrow tables; columns that they lack become null."""
+    kind = _kind_of_appends(table)
+    append(table, to_frame(table, rows, kind), transactions, kind)
+
+
+def to_frame(table: CatalogSnapshot, rows: Iterable[pa.Table], kind: str = CHANGES) -> DataFrame:
+    """Return rows as a DataFrame in the session for commits of the kind; columns that they lack are null."""
     schema = table.arrow
     parts = [with_all_columns(part, schema) for part in rows]
-    return table.store.spark.createDataFrame(pa.concat_tables([schema.empty_table(), *parts]), table.frame.schema)
+    session = table.store.writer_session(table.name, kind).spark
+    return session.createDataFrame(pa.concat_tables([schema.empty_table(), *parts]), table.frame.schema)
 
 
 def append(
     table: CatalogSnapshot, rows: DataFrame, transactions: Sequence[Transaction], kind: str | None = None
 ) -> None:
     """Append rows: to a history even if it was changed since, to a state table only if it was not."""
-    kind = kind or (APPENDS if is_history(table.name) else CHANGES)
+    kind = kind or _kind_of_appends(table)
     _commit(table, kind, transactions, lambda stamp: _append(table, rows, stamp))
 
 
@@ -93,27 +99,37 @@ def _commit(
 ) -> None:
     """Commit a write and refresh the table; ConflictError if Delta skipped or rejected the commit."""
     conflict = ConflictError(f"the table {table.where} was written to meanwhile")
+    session = table.store.writer_session(table.name, kind)
     if kind not in table.state.transactions:
         # The notes are gone, so the last number is unknown: an empty commit checks that the state read is current.
         first, read = first_stamp(table.state, kind), table.version
-        with translated_errors(table.where, "write to"):
+        with table.asking("write to"):
             _append(table, table.frame.limit(0), first)
         table.refresh()
         if first.commit not in table.state.commits or table.version != read + 1:
             raise conflict
     stamp = Stamp.after(table.state, kind, transactions)
-    try:
-        with translated_errors(table.where, "write to"):
-            write(stamp)
-    except TablesError:
-        with suppress(TablesError):
-            table.refresh()
-        if stamp.commit not in table.state.commits:  # else the commit succeeded and only the answer was lost
-            raise
+    with session.turn():
+        try:
+            with table.asking("write to"):
+                write(stamp)
+        except TablesError:
+            with suppress(TablesError):
+                table.refresh()
+            if stamp.commit not in table.state.commits:  # else the commit succeeded and only the answer was lost
+                raise
+            return
+        version = session.committed_version
+    if version == table.version + 1:
+        table.state = stamp.done
         return
-    table.refresh()
+    table.refresh()  # somebody else committed too, or the rows came from another session
     if stamp.commit not in table.state.commits:  # Delta skipped it: another commit has its number
         raise conflict
+
+
+def _kind_of_appends(table: CatalogSnapshot) -> str:
+    return APPENDS if is_history(table.name) else CHANGES
 
 
 def _append(table: CatalogSnapshot, rows: DataFrame, stamp: Stamp) -> None:
@@ -137,7 +153,7 @@ def _merge(
     The source's columns get new names, so that names in the condition `where` mean the table's columns.
     """
     new = {name: f"_new_{name}" for name in changed.columns}
-    session = table.store.writer_session(table.name)
+    session = table.store.writer_session(table.name, CHANGES).spark
     values: dict[str, str | Column] = {name: f"source.`{new[name]}`" for name in table.arrow.names}
     same = " AND ".join(f"target.`{name}` <=> source.`{new[name]}`" for name in key)
     with stamp.on(session):
