@@ -233,9 +233,7 @@ class Rows:
 
     def __repr__(self) -> str:
         """Return the first and last rows as a text table, drawn by DuckDB."""
-        connection = open_connection()
-        connection.execute("SET TimeZone = 'UTC'")
-        return str(connection.from_arrow(self._rows))
+        return str(open_connection().from_arrow(self._rows))
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)

@@ -110,8 +110,9 @@ class Lookup:
 
 
 def open_connection() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB connection for look-ups: limited memory, no network, no output."""
+    """Return a DuckDB connection for look-ups: in UTC, with limited memory, without network and output."""
     connection = duckdb.connect(config=_config())
+    connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")  # it would mix with a command's output
     return connection
 

@@ -68,7 +68,6 @@ class ViewReader:
         self.store = store
         self._groups, self._since = groups, since
         self.connection = open_connection() if connection is None else connection
-        self.connection.execute("SET TimeZone = 'UTC'")
         self._defined: set[str] = set()
         self._sources = {} if opened is None else opened
         self.files: list[str] = []

@@ -127,7 +127,6 @@ class PathFolder(TableFolder):
         key = ", ".join(f'"{name}"' for name in schema.row_key)
         with open_connection() as connection:
             connection.register("salvaged", rows)
-            connection.execute("SET TimeZone = 'UTC'")
             reader = connection.sql(f"SELECT DISTINCT ON ({key}) * FROM salvaged").to_arrow_reader(_ROWS)  # noqa: S608 - ours
             for batch in reader:
                 yield conform(pa.Table.from_batches([batch]), schema)

@@ -114,6 +114,9 @@ class PathStore(Store):
             return PathSource(DeltaTable(self.table(name)), self.table(name))
 
 
+_WITHOUT_ZONE = {"TIMESTAMP", "TIMESTAMP_NS"}
+
+
 class PathSource(Source):
     """A table for DuckDB: delta-rs lists the files, and DuckDB reads them itself if it can."""
 
@@ -159,7 +162,8 @@ class PathSource(Source):
         found = connection.from_parquet(files, union_by_name=True)
         # Only the file's path has the day of its partition. DuckDB's hive_partitioning would also read columns from
         # the folders above: in `topic=a/tables`, each row would get the topic a.
-        return found.project(f"*, {_DAY}") if HISTORY_DAY in self._delta.metadata().partition_columns else found
+        has_day = HISTORY_DAY in self._delta.metadata().partition_columns
+        return _in_utc(found.project(f"*, {_DAY}") if has_day else found)
 
     @property
     def files(self) -> Sequence[str]:
@@ -173,3 +177,12 @@ class PathSource(Source):
     def _paths(self) -> list[str]:
         """The paths of the local files; delta-rs returns them URL-encoded."""
         return [unquote(file) for file in self._delta.file_uris()]
+
+
+def _in_utc(rows: DuckDBPyRelation) -> DuckDBPyRelation:
+    """Return the rows with UTC in times without a zone: Spark writes such ones (INT96)."""
+    bare = [name for name, type_ in zip(rows.columns, rows.types, strict=True) if str(type_) in _WITHOUT_ZONE]
+    if not bare:
+        return rows
+    zoned = ", ".join(f"timezone('UTC', {quoted(name)}) AS {quoted(name)}" for name in bare)
+    return rows.project(f"* REPLACE ({zoned})")

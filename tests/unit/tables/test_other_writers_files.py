@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import subprocess
+import sys
+from ast import literal_eval
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,6 +108,25 @@ def test_a_file_whose_name_is_escaped_in_the_log(
     assert groups_in(tables) == ["a", "b", "c"]
     exchange(tables)
     assert (groups_in(tables), len(DeltaTable(tables.table(GROUPS)).file_uris())) == (left, 1)
+
+
+def test_times_of_spark_without_a_zone_are_utc(tables: PathStore) -> None:
+    """Spark writes INT96. Beside our own files, DuckDB would take them for times of the machine's zone."""
+    place, at = Path(tables.table("committed_offsets")), datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [{"offsets_partition": 1, "group_id": group, "record_timestamp": at} for group in ("ours", "spark")]
+    for number in (0, 1):
+        append_rows(Path(tables.root), "committed_offsets", rows[number : number + 1])
+    (file,) = (path for path in place.glob("*.parquet") if pq.read_table(path)["group_id"].to_pylist() == ["spark"])
+    pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+    code = (
+        "from offsetstream.tables.lookup import Lookup; from offsetstream.tables.path_store import PathStore; "
+        f"print(Lookup(PathStore({tables.root!r})).rows('committed_offsets', ['group_id', 'record_timestamp_ms']))"
+    )
+    for left in (["ours", "spark"], ["spark"]):
+        said = subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"TZ": "America/New_York"})
+        found = {row["group_id"]: row["record_timestamp_ms"] for row in literal_eval(said.decode())}
+        assert found == dict.fromkeys(left, int(at.timestamp() * 1000))
+        DeltaTable(str(place)).delete("group_id = 'ours'")
 
 
 def with_a_deletion_vector(tables: PathStore) -> None:
