@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from offsetstream.cluster.consumers import close
@@ -41,7 +41,7 @@ def commit_in_transaction(
 
 
 @retry(
-    retry=retry_if_exception(is_coordinator_unavailable),
+    retry=retry_if_exception(lambda error: is_coordinator_unavailable(error) or _is_topic_new(error)),
     stop=stop_after_delay(_COORDINATOR_TIMEOUT),
     wait=wait_fixed(0.2),
     reraise=True,
@@ -53,6 +53,11 @@ def _commit_one(bootstrap_server: str, group_id: str, offsets: Sequence[TopicPar
         consumer.commit(offsets=list(offsets), asynchronous=False)
     finally:
         close(consumer)
+
+
+def _is_topic_new(error: BaseException) -> bool:
+    """Whether this broker may not know a topic yet, although another one made it."""
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _consumer(bootstrap_server: str, group_id: str) -> Consumer:
