@@ -22,7 +22,7 @@ LINE_START = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (?:INFO |WARN |
 class Loaded(Protocol):
     """Reports a chunk of a load: its partitions and offsets, and the filtered records, None without filters."""
 
-    def __call__(self, partitions: int, offsets: int, filtered: int | None = None) -> None:
+    def __call__(self, partitions: int, offsets: int, filtered: int | None, read: str) -> None:
         """Write a line, and advance the progress bar."""
 
 
@@ -101,13 +101,13 @@ class Progress:
         ) as bar:
             task = bar.add_task("offsets partitions loaded", total=partitions)
 
-            def loaded(partitions: int, offsets: int, filtered: int | None = None) -> None:
+            def loaded(partitions: int, offsets: int, filtered: int | None, read: str) -> None:
                 nonlocal done
                 done += partitions
                 bar.advance(task, partitions)
-                chunk = f"+{offsets:,} offsets{_filtered(filtered)}"
+                chunk = f"+{offsets:,} offsets{_filtered(filtered)}, read {read}"
                 message = f"{done} of {total} offsets partitions loaded ({chunk})"
-                self.say(message, loaded=done, partitions=total)
+                self.say(message, loaded=done, partitions=total, read=read)
 
             yield loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from offsetstream.codec.compression import decompress
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
@@ -18,8 +19,45 @@ LAST_DELTA_AT = 23
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _COMPRESSION = 0x07
 _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
-_NO_TIMESTAMP = -1
+NO_TIMESTAMP = -1
 _MAX_VARINT_BITS = 63  # a varlong has at most ten bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a batch says of its records. `append_ms`: their time, if the broker set it; else each has its own."""
+
+    base_offset: int
+    next_offset: int
+    count: int
+    base_ms: int
+    append_ms: int | None
+    compression: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool
+
+    @classmethod
+    def of(cls, data: bytes) -> Header:
+        """Read the header of a batch. Raises DecodeError."""
+        if len(data) < HEADER_BYTES:
+            raise DecodeError(f"a batch of {len(data)} bytes is shorter than its header")
+        base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(data)
+        if last_delta < 0 or count < 0:
+            raise DecodeError(f"negative number of records or offsets ({count}, {last_delta})")
+        return cls(
+            base,
+            base + last_delta + 1,
+            count,
+            base_ms,
+            max_ms if attributes & _LOG_APPEND_TIME else None,
+            attributes & _COMPRESSION,
+            producer,
+            epoch,
+            bool(attributes & _TRANSACTIONAL),
+            bool(attributes & _CONTROL),
+        )
 
 
 def is_transactional_or_control(data: bytes, at: int) -> bool:
@@ -41,44 +79,37 @@ def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
     Without `with_data`, only control batches get their records. If the log cleaner has set a delete horizon, it is
     stored in place of the base timestamp. The records' timestamp deltas are relative to it all the same (KAFKA-8522).
     """
-    if len(data) < HEADER_BYTES:
-        raise DecodeError(f"a batch of {len(data)} bytes is shorter than its header")
-    base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(data)
-    if last_delta < 0 or count < 0:
-        raise DecodeError(f"negative number of records or offsets ({count}, {last_delta})")
-    is_control = bool(attributes & _CONTROL)
-    records: tuple[LogRecord, ...] = ()
-    if count and (with_data or is_control):
-        body = decompress(attributes & _COMPRESSION, data[HEADER_BYTES:])
-        append_ms = max_ms if attributes & _LOG_APPEND_TIME else None
-        records = _records(body, count, base, base_ms, append_ms)
+    header = Header.of(data)
+    has_records = header.count > 0 and (with_data or header.is_control)
     return RecordBatch(
-        base_offset=base,
-        next_offset=base + last_delta + 1,
-        records=records,
-        producer_id=producer,
-        producer_epoch=epoch,
-        is_transactional=bool(attributes & _TRANSACTIONAL),
-        is_control=is_control,
+        base_offset=header.base_offset,
+        next_offset=header.next_offset,
+        records=_records(header, decompress(header.compression, data[HEADER_BYTES:])) if has_records else (),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
         size=len(data),
     )
 
 
-def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | None) -> tuple[LogRecord, ...]:
-    records, at = [], 0
+def _records(header: Header, body: bytes) -> tuple[LogRecord, ...]:
+    records, at, count, append_ms = [], 0, header.count, header.append_ms
     try:
         for _ in range(count):
-            length, at = _varint(body, at)
+            length, at = read_varint(body, at)
             end = at + length
-            delta_ms, at = _varint(body, at + 1)  # skips the attributes, which are unused
-            delta, at = _varint(body, at)
+            delta_ms, at = read_varint(body, at + 1)  # skips the attributes, which are unused
+            delta, at = read_varint(body, at)
             key, at = _bytes(body, at)
             value, at = _bytes(body, at)
             at = _after_headers(body, at)
             if at != end:
                 raise DecodeError(f"a record states {length} bytes but has {length + at - end}")
-            timestamp = base_ms + delta_ms if append_ms is None else append_ms
-            records.append(LogRecord(base + delta, None if timestamp == _NO_TIMESTAMP else timestamp, key, value))
+            timestamp = header.base_ms + delta_ms if append_ms is None else append_ms
+            records.append(
+                LogRecord(header.base_offset + delta, None if timestamp == NO_TIMESTAMP else timestamp, key, value)
+            )
     except IndexError:
         raise DecodeError(reason_in_part("truncated", f"record {len(records)} of {count}")) from None
     if at != len(body):
@@ -87,7 +118,7 @@ def _records(body: bytes, count: int, base: int, base_ms: int, append_ms: int | 
 
 
 def _after_headers(body: bytes, at: int) -> int:
-    count, at = _varint(body, at)
+    count, at = read_varint(body, at)
     if count < 0:
         raise DecodeError("negative number of headers")
     for _ in range(count):
@@ -99,7 +130,7 @@ def _after_headers(body: bytes, at: int) -> int:
 
 
 def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _varint(body, at)
+    length, at = read_varint(body, at)
     if length < 0:
         return None, at
     end = at + length
@@ -108,7 +139,7 @@ def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
     return body[at:end], end
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint of 32 or 64 bits; raises IndexError at the end of the bytes."""
     byte = body[at]
     if byte < 0x80:  # noqa: PLR2004 - one byte: the usual case

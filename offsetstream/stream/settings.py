@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.store import Store
 
 MAX_OFFSETS_AT_ONCE = 5_000_000  # of a load
+LoadBy = Literal["auto", "raw", "spark"]
 _MAX_BATCH_OFFSETS = 1_000_000  # what the driver applies at once, whatever the records are (tables/size.py)
 
 
@@ -96,6 +97,13 @@ class JobSettings(Settings):
     max_offsets_per_trigger: Annotated[
         int, Option("Read at most this many offsets in one batch.", metavar="N", minimum=1)
     ] = _MAX_BATCH_OFFSETS
+    load_by: Annotated[
+        LoadBy,
+        Option(
+            "How a load reads. spark: as rows, by Spark. raw: as batches, by the driver. auto: raw with a local "
+            "master, and by Spark what cannot be read raw."
+        ),
+    ] = "spark"
     max_transaction_timeout: Annotated[
         timedelta,
         Option("Warn of a transaction that blocks an offsets partition for longer.", "MINUTES", MINUTES),

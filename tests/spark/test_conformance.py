@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import pass_on_driver, pass_over
 from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.state_tables import StateTables
@@ -39,6 +39,7 @@ from tests.spark.log import RAW
 
 Logs: TypeAlias = Sequence[Sequence[LogRecord]]
 State: TypeAlias = Callable[[int], dict[str, Any]]
+Reduced: TypeAlias = Literal["no", "in tasks", "on the driver"]
 BATCHES = 5
 PAIRS = [
     pytest.param(case, coordinator, id=f"{case.kafka_class}-{case.name}-{coordinator}")
@@ -49,6 +50,11 @@ PAIRS = [
 
 def frame(spark: SparkSession, logs: Logs) -> DataFrame:
     """Return the records as the Kafka source gives them, each log in a partition of its own."""
+    return spark.createDataFrame(rows_of(logs))
+
+
+def rows_of(logs: Logs) -> pa.Table:
+    """Return the records as the raw reader gives them."""
     rows = [
         {
             "offsets_partition": partition,
@@ -60,14 +66,17 @@ def frame(spark: SparkSession, logs: Logs) -> DataFrame:
         for partition, log in enumerate(logs)
         for record in log
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=RAW))
+    return pa.Table.from_pylist(rows, schema=RAW)
 
 
-def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *, in_tasks: bool) -> None:
-    """Apply logs. `in_tasks`: reduce them in tasks first, as the job does in a load and in a large batch."""
-    if in_tasks:
+def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *, reduced: Reduced) -> None:
+    """Apply logs. `reduced`: where they are reduced first, as the job does in a load and in a large batch."""
+    if reduced == "in tasks":
         with pass_over(frame(spark, logs), None, len(logs)) as passed:
             decoded = passed.cells.decoded.toArrow()
+    elif reduced == "on the driver":
+        with pass_on_driver((batch for batch in rows_of(logs).to_batches()), spark, None, len(logs)) as passed:
+            decoded = passed.cells.fetched()
     else:
         decoded = collect(with_value_offsets(decode(frame(spark, logs), len(logs))))
     state.apply(decoded, batch, loaded=range(len(logs)) if batch.is_load else ())
@@ -105,10 +114,11 @@ def states(
 
     @cache
     def found(way: str, coordinator: Coordinator) -> State:
-        tables, is_load, in_tasks = new_store(way, coordinator), way.startswith("load"), "small" not in way
+        tables, is_load = new_store(way, coordinator), way.startswith("load")
+        reduced: Reduced = "on the driver" if "raw" in way else "no" if "small" in way else "in tasks"
         state = StateTables(tables, coordinator, {}, {})
         for number, part in enumerate(in_parts(logs, 1 if is_load else BATCHES)):
-            apply(spark, state, part, BatchId(1, -1 if is_load else number), in_tasks=in_tasks)
+            apply(spark, state, part, BatchId(1, -1 if is_load else number), reduced=reduced)
         return by_partition(tables)
 
     return found
@@ -118,6 +128,7 @@ def states(
     "way",
     [
         "load",
+        pytest.param("load raw", marks=pytest.mark.long),
         "batches",
         "small batches",
         *(pytest.param(f"{way} in a catalog", marks=pytest.mark.nightly) for way in ("load", "batches")),
@@ -148,10 +159,12 @@ def coordinator_state(history: History, end: int, coordinator: Coordinator) -> d
     return without_empty_assignments(cache.snapshot())
 
 
-@pytest.mark.parametrize("in_tasks", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "reduced", ["no", *(pytest.param(where, marks=pytest.mark.long) for where in ("in tasks", "on the driver"))]
+)
 @pytest.mark.parametrize("coordinator", BOTH)
 def test_random_logs_batch_by_batch(
-    spark: SparkSession, tmp_path: Path, coordinator: Coordinator, in_tasks: bool
+    spark: SparkSession, tmp_path: Path, coordinator: Coordinator, reduced: Reduced
 ) -> None:
     """30 logs for each coordinator. The tables equal the model after each batch; the last batch is applied twice."""
     lists = st.lists(valid_histories(coordinator, max_steps=30), min_size=30, max_size=30)
@@ -164,7 +177,7 @@ def test_random_logs_batch_by_batch(
         cuts = [_cuts(history, data) for history in found]
         for number in (*range(BATCHES), BATCHES - 1):
             parts = [consumed(h.between(cut[number], cut[number + 1])) for h, cut in zip(found, cuts, strict=True)]
-            apply(spark, state, parts, BatchId(1, number), in_tasks=in_tasks)
+            apply(spark, state, parts, BatchId(1, number), reduced=reduced)
             now = by_partition(tables)
             for partition, (history, cut) in enumerate(zip(found, cuts, strict=True)):
                 assert now(partition) == coordinator_state(history, cut[number + 1], coordinator), (number, history)

@@ -77,7 +77,8 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
     state, collected = StateTables(writer.tables, coordinator, LOGS, {}), collect(decoded)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(size, "SMALL_ROWS", SMALL)
-        part = Part(decoded.drop("key", "value", "key_bytes"), Size(collected.num_rows, collected.nbytes), None)
+        rows = decoded.drop("key", "value", "key_bytes")
+        part = Part(lambda: rows, Size(collected.num_rows, collected.nbytes), None)
         state.apply(collected if way == "small" else part, batch, has_cells=batch_size(collected).has_cells)
     decoded.unpersist()
 

@@ -44,12 +44,12 @@ def test_a_message_is_written_unchanged_on_one_line(on_terminal: bool) -> None:
 def test_a_load_writes_a_line_for_each_chunk() -> None:
     out = io.StringIO()
     with progress_to(out).load(50, 3_000_000) as loaded:
-        loaded(20, 2_000_000)
-        loaded(30, 1_000_000, 7)
+        loaded(20, 2_000_000, None, "raw")
+        loaded(30, 1_000_000, 7, "by Spark")
     assert [line for line in messages(out) if line.strip()] == [
         "Loading 50 offsets partitions: 3,000,000 offsets to read",
-        "20 of 50 offsets partitions loaded (+2,000,000 offsets)",
-        "50 of 50 offsets partitions loaded (+1,000,000 offsets, 7 filtered)",
+        "20 of 50 offsets partitions loaded (+2,000,000 offsets, read raw)",
+        "50 of 50 offsets partitions loaded (+1,000,000 offsets, 7 filtered, read by Spark)",
     ]
 
 
@@ -72,7 +72,7 @@ def test_json_lines_have_the_figures_of_their_message() -> None:
     progress.say("a [bold]group[/bold] :smile: \x1b[31m\n" + "x" * 300)
     progress.batch(7, {"offset_commits": 12_000}, 1.25, 3)
     with progress.load(2, 50) as loaded:
-        loaded(2, 50)
+        loaded(2, 50, None, "raw")
     progress.warn("it retries")
     progress.error("it ends")
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -89,7 +89,12 @@ def test_json_lines_have_the_figures_of_their_message() -> None:
             "seconds": 1.25,
         },
         {"message": "Loading 2 offsets partitions: 50 offsets to read", "offsets": 50},
-        {"message": "2 of 2 offsets partitions loaded (+50 offsets)", "loaded": 2, "partitions": 2},
+        {
+            "message": "2 of 2 offsets partitions loaded (+50 offsets, read raw)",
+            "loaded": 2,
+            "partitions": 2,
+            "read": "raw",
+        },
         {"message": "it retries"},
         {"message": "it ends"},
     ]

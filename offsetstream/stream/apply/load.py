@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-
-from pyspark.sql import DataFrame
+from functools import partial
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.errors import first_line
+from offsetstream.errors import ClusterError, first_line
 from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
+from offsetstream.stream.apply.raw_reader import RawReader, UnreadableError
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE
+from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, LoadBy
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
@@ -51,6 +52,8 @@ class Loader:
         watch: ClusterWatch,
         controls: Controls,
         filters: Filters,
+        reader: RawReader | None,
+        load_by: LoadBy,
     ) -> None:
         self._writer = writer
         self._state = state
@@ -60,6 +63,9 @@ class Loader:
         self._watch = watch
         self._controls = controls
         self._filters = filters
+        self._reader = reader
+        self._load_by = load_by
+        self._by_spark = set[int]()  # partitions that the reader gave up
 
     def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
         """Load the partitions that `offsetstream reload` requested, and the partitions `also`.
@@ -82,6 +88,7 @@ class Loader:
         batch = BatchId(checkpoint_id, -1)
         if not partitions:
             return set()
+        self._by_spark = set(partitions) if self._reader is None else set()
         try:
             with explain_failure(self._watch.cluster):
                 return self._load(partitions, batch)
@@ -113,11 +120,16 @@ class Loader:
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
-                chunk = _take(left, at_once)
+                chunk = self._take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
-                shares = self._load_chunk(chunk, history, batch).values()
+                try:
+                    shares = self._load_chunk(chunk, history, batch).values()
+                except UnreadableError as error:
+                    self._give_up(error)
+                    left = dict(sorted({**left, **chunk}.items()))
+                    continue
                 filtered = sum(share.filtered for share in shares) if self._filters else None
-                loaded(len(chunk), offsets, filtered)
+                loaded(len(chunk), offsets, filtered, "by Spark" if chunk.keys() & self._by_spark else "raw")
                 self._controls.metrics.filtered(filtered or 0)
                 # Compaction leaves gaps. Records cost time, gaps do not.
                 records = sum(share.records for share in shares)
@@ -145,24 +157,68 @@ class Loader:
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
             start = {number: end.log_start_offset for number, end in filled.items()}
             stable = {number: end.last_stable_offset for number, end in filled.items()}
-            raw = self._source.read(self._writer.spark, start, stable)
+            epochs = {number: end.coordinator_epoch for number, end in filled.items()}
+            read = partial(self._passed, start, stable, epochs)
             try:
-                shares = self._pass(raw, history, batch, sorted(ends), self._watch.settings.safe_retention)
+                shares = self._pass(read, history, batch, sorted(ends), self._watch.settings.safe_retention)
             except _TooSlowError:
                 self._controls.progress.warn(f"{_TOO_SLOW}: reading {len(ends)} offsets partitions again")
-                shares = self._pass(raw, history, batch, sorted(ends), timedelta.max)
+                shares = self._pass(read, history, batch, sorted(ends), timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return shares
 
+    def _take(self, left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
+        """Remove the first partitions from `left` that are read in the same way as the first one.
+
+        They have up to `offsets` offsets, but it is at least one partition.
+        """
+        taken: dict[int, PartitionEnds] = {}
+        is_by_spark = next(iter(left)) in self._by_spark
+        for number, end in list(left.items()):
+            if (number in self._by_spark) != is_by_spark:
+                continue
+            offsets -= _span(end)
+            if taken and offsets < 0:
+                break
+            taken[number] = left.pop(number)
+        return taken
+
+    def _give_up(self, error: UnreadableError) -> None:
+        """Have Spark read the partitions that the reader gave up, unless it must not."""
+        if self._load_by == "raw":
+            raise ClusterError(f"Cannot read offsets partitions raw, as --load-by demands: {error}") from error
+        for number, reason in sorted(error.reasons.items()):
+            self._controls.progress.warn(f"Offsets partition {number} is read by Spark, not raw: {reason}")
+        self._by_spark |= error.reasons.keys()
+
+    def _passed(
+        self,
+        start: Mapping[int, int],
+        end: Mapping[int, int],
+        epochs: Mapping[int, int | None],
+        target: HistoryTarget,
+    ) -> AbstractContextManager[LogPass]:
+        """Pass over the log between these offsets, in the way in which the partitions are read."""
+        spark, placed_by = self._writer.spark, self._book.placed_by
+        if self._reader is None or start.keys() & self._by_spark:
+            return pass_over(self._source.read(spark, start, end), target, placed_by, self._filters)
+        raw = self._reader.read(start, end, epochs)
+        return pass_on_driver(raw, spark, target, placed_by, self._filters)
+
     def _pass(
-        self, raw: DataFrame, history: History, batch: BatchId, partitions: list[int], at_most: timedelta
+        self,
+        read: Callable[[HistoryTarget], AbstractContextManager[LogPass]],
+        history: History,
+        batch: BatchId,
+        partitions: list[int],
+        at_most: timedelta,
     ) -> dict[int, Share]:
-        """Load raw records in one pass over the log, and return the share of each partition.
+        """Load records in one pass over the log, and return the share of each partition.
 
         If reading takes longer than `at_most`, write nothing and raise _TooSlowError.
         """
         started, target = datetime.now(UTC), history.target(batch)
-        with pass_over(raw, target, self._book.placed_by, self._filters) as passed, self._writer.bulk():
+        with read(target) as passed, self._writer.bulk():
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
             cells = passed.cells.fetched()
@@ -193,14 +249,3 @@ class Loader:
 
 def _span(ends: PartitionEnds) -> int:
     return max(0, ends.last_stable_offset - ends.log_start_offset)
-
-
-def _take(left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
-    """Remove the first partitions from `left`, with up to `offsets` offsets but at least one partition."""
-    taken: dict[int, PartitionEnds] = {}
-    for number, end in list(left.items()):
-        offsets -= _span(end)
-        if taken and offsets < 0:
-            break
-        taken[number] = left.pop(number)
-    return taken

@@ -9,15 +9,20 @@ them would take longer.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -31,7 +36,7 @@ from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import RECORD_TABLES, RECORDS
 from offsetstream.tables.record_rows import by_table, decode_on_driver, with_history_columns
 from offsetstream.tables.size import SMALL_BYTES, Size
-from offsetstream.tables.task_rows import TaskRows, TaskWriter
+from offsetstream.tables.task_rows import PackingWriter, TaskRows
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")
 _KEPT = ("value_offset", "tombstone_offset")
@@ -61,6 +66,18 @@ _SCHEMA = pa.schema(
 # Limits for the kept rows: after so many rows they are reduced again, after so many bytes they are emitted.
 _MOST_ROWS, _MOST_BYTES = 500_000, 64 << 20
 _COLLECTED_BYTES = SMALL_BYTES // 4  # of all tasks together
+_MOST_HELD = 2 * SMALL_BYTES  # bytes of the results of one kind, in the driver's own pass
+_DECODED = pa.schema([column for column in _SCHEMA if column.name not in _OWN])
+
+
+class RowWriter(Protocol):
+    """Takes rows of one table, as `TaskWriter` describes."""
+
+    def write(self, rows: pa.Table) -> list[bytes]:
+        """Take rows. Return them packed if Spark is to carry them."""
+
+    def close(self) -> dict[str, Any]:
+        """Finish, and return the report about the table."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +88,7 @@ class HistoryTarget:
     history is written, too.
     """
 
-    writers: Mapping[str, TaskWriter]
+    writers: Mapping[str, RowWriter]
     log_ids: Mapping[int, int]
     written: Mapping[str, Mapping[int, int]]
     is_decoded: bool
@@ -117,28 +134,129 @@ def pass_over(
     try:
         collected = rows.where(_COLLECTED).toArrow()
         reports = [json.loads(report) for report in collected[_REPORT].drop_null().to_pylist()]
-        shares: dict[int, size.Share] = {}
-        for report in reports:
-            size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
-        cells, of_groups = (_part(rows, collected, kind, reports) for kind in (_CELL, _OF_GROUP))
-        history_rows = {
-            table: TaskRows.of((report["history"][table] for report in reports), rows.where(F.col(_KIND) == table))
-            for table in (history.writers if history else ())
-        }
-        records = {table: sum(report["records"].get(table, 0) for report in reports) for table in RECORD_TABLES}
-        written = {table: Counter[int]() for table in RECORD_TABLES}
-        for table, number, count in (each for report in reports for each in report["written"]):
-            written[table][number] += count
-        yield LogPass(cells, of_groups, history_rows, shares, records, written)
+
+        def of_kind(kind: str) -> Part:
+            of_spark, measured = rows.where(F.col(_KIND) == kind).drop(*_OWN), _size(kind, reports)
+            brought = collected.filter(pc.equal(collected[_KIND], kind)).drop_columns(_OWN)
+            return Part(lambda: of_spark, measured, brought if brought.num_rows == measured.rows else None)
+
+        packed = {table: rows.where(F.col(_KIND) == table) for table in (history.writers if history else ())}
+        yield _passed(of_kind(_CELL), of_kind(_OF_GROUP), packed, reports)
     finally:
         rows.unpersist()
 
 
-def _part(rows: DataFrame, collected: pa.Table, kind: str, reports: Iterable[Mapping[str, Any]]) -> Part:
-    count, length = (sum(report[figure].get(kind, 0) for report in reports) for figure in ("rows", "bytes"))
-    brought = collected.filter(pc.equal(collected[_KIND], kind)).drop_columns(_OWN)
-    is_complete = brought.num_rows == count
-    return Part(rows.where(F.col(_KIND) == kind).drop(*_OWN), Size(count, length), brought if is_complete else None)
+@contextmanager
+def pass_on_driver(
+    raw: Generator[pa.RecordBatch],
+    spark: SparkSession,
+    history: HistoryTarget | None,
+    placed_by: int | None,
+    filters: Filters = NO_FILTERS,
+) -> Iterator[LogPass]:
+    """Do the same as `pass_over` for raw records that come to this process, as the only task.
+
+    Rows of the history are written in a thread. Results that are too many for the driver wait in files, for Spark.
+    """
+    folders = tempfile.TemporaryDirectory(prefix="offsetstream-pass-")
+    with closing(raw), folders as folder, ThreadPoolExecutor(1) as beside:
+        if history is not None:
+            files = {name: each for name, each in history.writers.items() if not isinstance(each, PackingWriter)}
+            written = {name: _WritesBeside(writer, beside) for name, writer in files.items()}
+            history = replace(history, writers={**history.writers, **written})
+        tables = history.writers if history else ()
+        kinds = (_CELL, _OF_GROUP, *tables)
+        found = {kind: _Found(Path(folder) / kind) for kind in kinds}
+        for batch in reduce_log(raw, history, placed_by, filters):
+            rows = pa.Table.from_batches([batch])
+            if (kind := rows[_KIND][0].as_py()) == _REPORT:
+                reports = [json.loads(rows[_REPORT][0].as_py())]
+            else:
+                found[kind].add(rows.drop_columns(_OWN) if kind in (_CELL, _OF_GROUP) else rows.select([_ROWS]))
+        packed = {table: found[table].in_spark(spark) if found[table].count else None for table in tables}
+        cells, of_groups = (found[kind].part(spark, _size(kind, reports)) for kind in (_CELL, _OF_GROUP))
+        yield _passed(cells, of_groups, packed, reports)
+
+
+class _WritesBeside:
+    """Takes rows like a writer of files, and has a thread write them."""
+
+    def __init__(self, writer: RowWriter, thread: ThreadPoolExecutor) -> None:
+        self._writer = writer
+        self._thread = thread
+        self._running: Future[list[bytes]] | None = None
+
+    def write(self, rows: pa.Table) -> list[bytes]:
+        """Have the rows written after those before, which must be done: so few wait in memory."""
+        self._wait()
+        self._running = self._thread.submit(self._writer.write, rows)
+        return []
+
+    def close(self) -> dict[str, Any]:
+        """Finish, and return the report."""
+        self._wait()
+        return self._writer.close()
+
+    def _wait(self) -> None:
+        if self._running is not None:
+            self._running.result()
+
+
+class _Found:
+    """Rows of one kind: on the driver, or from `_MOST_HELD` bytes on in a file."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._held: list[pa.Table] = []
+        self._file: pq.ParquetWriter | None = None
+        self.count = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows, which all have the same columns."""
+        self.count += rows.num_rows
+        self._held.append(rows)
+        if sum(each.nbytes for each in self._held) > _MOST_HELD:
+            self._spill()
+
+    def part(self, spark: SparkSession, size: Size) -> Part:
+        """Return the rows, on the driver if they fit into its memory."""
+        is_here = self._file is None and size.fits_driver
+        brought = pa.concat_tables([_DECODED.empty_table(), *self._held]) if is_here else None
+        return Part(partial(self.in_spark, spark), size, brought)
+
+    def in_spark(self, spark: SparkSession) -> DataFrame:
+        """Return the rows as a frame, which reads them from the file."""
+        self._spill()
+        if self._file is not None:
+            self._file.close()
+        return spark.read.parquet(str(self._place))
+
+    def _spill(self) -> None:
+        for rows in self._held:
+            self._file = self._file or pq.ParquetWriter(self._place, rows.schema)
+            self._file.write_table(rows)
+        self._held = []
+
+
+def _passed(
+    cells: Part,
+    of_groups: Part,
+    history: Mapping[str, DataFrame | None],
+    reports: Sequence[Mapping[str, Any]],
+) -> LogPass:
+    shares: dict[int, size.Share] = {}
+    for report in reports:
+        size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
+    rows = {table: TaskRows.of([report["history"][table] for report in reports], of) for table, of in history.items()}
+    records = {table: sum(report["records"].get(table, 0) for report in reports) for table in RECORD_TABLES}
+    written = {table: Counter[int]() for table in RECORD_TABLES}
+    for table, number, count in (each for report in reports for each in report["written"]):
+        written[table][number] += count
+    return LogPass(cells, of_groups, rows, shares, records, written)
+
+
+def _size(kind: str, reports: Iterable[Mapping[str, Any]]) -> Size:
+    return Size(*(sum(report[figure].get(kind, 0) for report in reports) for figure in ("rows", "bytes")))
 
 
 def reduce_log(
@@ -200,7 +318,7 @@ class _Worker:
         return _where(raw, kept), _where(decoded, kept)
 
     def _write(
-        self, table: str, writer: TaskWriter, history: HistoryTarget, decoded: pa.Table
+        self, table: str, writer: RowWriter, history: HistoryTarget, decoded: pa.Table
     ) -> Iterator[pa.RecordBatch]:
         rows = with_history_columns(table, decoded)
         rows = rows.append_column("log_id", partition_numbers(decoded, history.log_ids, 0))

@@ -24,6 +24,7 @@ from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.gaps import Gaps
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.apply.raw_reader import RawReader, reads_raw
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.lifecycle.leaders import Leadership, partitions_text
 from offsetstream.stream.lifecycle.live import IDLE_REFRESH_SECONDS, REFRESH_SECONDS, LiveStream
@@ -99,6 +100,8 @@ class Attempt:
             self._watch,
             controls,
             settings.filters,
+            RawReader(channels) if reads_raw(settings.load_by, writer.spark) else None,
+            settings.load_by,
         )
         measured = controls.metrics.table if settings.metrics_port else None
         self._upkeep = Upkeep(self._tables, measured, settings.keep_history)

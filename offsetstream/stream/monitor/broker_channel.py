@@ -6,10 +6,13 @@ fixed versions of Kafka's wire format that brokers know since 2.3 (Kafka's proto
 
 from __future__ import annotations
 
+import os
 import struct
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,6 +30,7 @@ _CLIENT = b"offsetstream"
 _API_VERSIONS = (18, 0)  # key and version
 _POLL_MS, _IDLE_MS = 200, 540_000
 _BUFFERS = (-1, -1)  # the system's default sizes
+_LARGE = 256 << 10  # bytes of an answer
 
 
 class BrokerTooOldError(ClusterError):
@@ -47,14 +51,24 @@ class Leaders:
         A connection is closed when the next one is requested. Partitions without a leader are skipped. Raise what
         `Cluster` raises.
         """
-        led: dict[tuple[str, int], list[int]] = {}
+        for address, numbers in self.led(partitions).items():
+            with self.channel(address) as channel:
+                yield channel, numbers
+
+    def led(self, partitions: Collection[int]) -> dict[tuple[str, int], list[int]]:
+        """Return which of the partitions each leader leads, by its address. Raise what `Cluster` raises."""
+        found: dict[tuple[str, int], list[int]] = {}
         for number, address in self.cluster.leader_addresses().items():
             if number in partitions and address is not None:
-                led.setdefault(address, []).append(number)
+                found.setdefault(address, []).append(number)
+        return found
+
+    @contextmanager
+    def channel(self, address: tuple[str, int]) -> Iterator[BrokerChannel]:
+        """Connect to a broker. Raise what `broker_channel` raises."""
         set_java_properties(self._spark, self._properties)
-        for address, numbers in led.items():
-            with broker_channel(self._spark.sparkContext._jvm, address, self._properties) as channel:
-                yield channel, numbers
+        with broker_channel(self._spark.sparkContext._jvm, address, self._properties) as channel:
+            yield channel
 
 
 @contextmanager
@@ -82,8 +96,30 @@ def broker_channel(jvm: Any, address: tuple[str, int], properties: Mapping[str, 
         channel.connect(address)
         yield channel
     finally:
+        channel.close()
         selector.close()  # it closes the channel builder too
         metrics.close()
+
+
+class _Handover:
+    """A file by which the JVM hands large answers over: py4j would do it as Base64, with several copies in memory."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._number, path = tempfile.mkstemp(prefix="offsetstream-answer-")
+        try:
+            self._java = jvm.java.io.RandomAccessFile(path, "rw").getChannel()
+        finally:
+            Path(path).unlink()  # it lives as long as it is open
+
+    def bytes_of(self, buffer: Any) -> bytes:
+        """Return the bytes of a Java ByteBuffer."""
+        size: int = buffer.remaining()
+        self._java.write(buffer, 0)
+        return os.pread(self._number, size, 0)
+
+    def close(self) -> None:
+        self._java.close()
+        os.close(self._number)
 
 
 class BrokerChannel:
@@ -96,6 +132,12 @@ class BrokerChannel:
         self._broker = broker
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] | None = None
+        self._handover: _Handover | None = None
+
+    def close(self) -> None:
+        """Remove what large answers needed."""
+        if self._handover is not None:
+            self._handover.close()
 
     def connect(self, address: tuple[str, int]) -> None:
         """Connect, and log in."""
@@ -109,7 +151,7 @@ class BrokerChannel:
             is_connected = is_connected or self._selector.connected().contains(self._broker)
 
     def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send a request, and return the body of the response.
+        """Send a request, and return the body of the response, which may be large.
 
         Raise BrokerTooOldError, and UnreachableError if no response comes within 30 seconds.
         """
@@ -132,10 +174,17 @@ class BrokerChannel:
         self._poll(deadline)  # the previous response is kept until this poll
         while not (received := self._jvm.java.util.ArrayList(self._selector.completedReceives())):
             self._poll(deadline)
-        answer: bytes = received[0].payload().array()
+        answer = self._bytes_of(received[0].payload())
         if int.from_bytes(answer[:4], "big") != self._correlation_id:
             raise self._unreachable("its response belongs to another request")
         return answer[4:]
+
+    def _bytes_of(self, buffer: Any) -> bytes:
+        if buffer.remaining() < _LARGE:
+            small: bytes = buffer.array()
+            return small
+        self._handover = self._handover or _Handover(self._jvm)
+        return self._handover.bytes_of(buffer)
 
     def _poll(self, deadline: float) -> None:
         if time.monotonic() > deadline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -79,14 +79,19 @@ def add_shares(shares: dict[int, Share], more: Mapping[int, Share]) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """Decoded records in Spark, with their number and the bytes of their texts.
+    """Decoded records, with their number and the bytes of their texts.
 
-    `brought`: the same records on the driver, if they came there already.
+    `in_spark` returns them as a frame. `brought`: the same records on the driver, if they came there already.
     """
 
-    decoded: DataFrame
+    in_spark: Callable[[], DataFrame]
     size: Size
     brought: pa.Table | None
+
+    @property
+    def decoded(self) -> DataFrame:
+        """The records in Spark."""
+        return self.in_spark()
 
     def fetched(self) -> Records:
         """Return the records on the driver if they fit into its memory."""

@@ -59,6 +59,7 @@ PRECEDENCE = [
         ["kminion", "kafka-exporter", "kminion"],
     ),
     ("log-format", '"json"', "text", ["--log-format", "json"], ["json", "text", "json"]),
+    ("load-by", '"raw"', "auto", ["--load-by", "spark"], ["raw", "auto", "spark"]),
     ("max-offsets-per-trigger", "3", "2", ["--max-offsets-per-trigger", "1"], [3, 2, 1]),
     ("max-silence", "0.5", "2", ["--max-silence", "inf"], [timedelta(seconds=30), timedelta(minutes=2), timedelta.max]),
     ("max-silence", "inf", "1e9", ["--max-silence", "0"], [timedelta.max, timedelta(minutes=1e9), timedelta(0)]),

@@ -1,0 +1,329 @@
+"""Read offsets partitions as record batches, by Kafka's own network classes in the driver's JVM.
+
+So no record becomes a row of the JVM. A consumer with `isolation.level=read_committed` would return the same records.
+
+A partition is read under the leader epoch that it had at the start; a broker with another one refuses. So what a new
+leader has is never mixed with what a former one had: the reader gives the partition up, and the caller reads it anew.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Full, Queue
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.batch_columns import read_columns
+from offsetstream.codec.batch_format import MAGIC, Header, read_batch
+from offsetstream.codec.log_segments import match_checksums
+from offsetstream.codec.message_format import SMALLEST_SIZE
+from offsetstream.codec.record_batches import ControlType, control_type
+from offsetstream.codec.wire import DecodeError
+from offsetstream.errors import ClusterError, UsageError
+from offsetstream.stream.monitor.broker_channel import Leaders, text
+from offsetstream.stream.settings import LoadBy
+from offsetstream.tables.arrow_rows import timestamps_of
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("offsets_partition", pa.int32()),
+        ("record_offset", pa.int64()),
+        ("record_timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+PATIENCE = 30.0  # seconds without a record of a partition that has some left
+THREAD = "offsetstream-raw-reader"
+_FETCH = (1, 11)  # Fetch: key and version, which brokers know since 2.3
+_READ_COMMITTED = 1
+_ANSWER_BYTES = 16 << 20
+_WAIT_MS = 100
+_AHEAD = 2  # tables of records that wait for the caller
+_POLL_SECONDS = 0.2
+_BATCH_PLACE, _MAGIC_AT = struct.Struct(">qi"), 16
+_IN_REQUEST = struct.Struct(">iiqqi")  # partition, leader epoch, offset, log start of a follower, most bytes
+# partition, error, high watermark, last stable offset, log start offset, count of aborted transactions
+_IN_ANSWER = struct.Struct(">ihqqqi")
+_ABORTED = struct.Struct(">qq")  # producer id, first offset
+_NOT_YET = 78  # OFFSET_NOT_AVAILABLE: a new leader does not know yet up to where records are committed (KIP-207)
+_REASONS = {
+    1: "its log has no longer what is to be read",
+    3: "the broker no longer has it",
+    6: "its leader changed",
+    56: "its broker cannot read the disk",
+    74: "its leader changed",
+    75: "its leader changed",
+}
+
+
+def reads_raw(load_by: LoadBy, spark: SparkSession) -> bool:
+    """Return whether a job with this setting reads raw. Raises UsageError if it cannot.
+
+    Spark's executors must be in the driver's process: elsewhere, reading is shared among them.
+    """
+    master = spark.sparkContext.master or ""
+    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    if load_by == "raw" and not is_local:
+        raise UsageError(f"--load-by raw needs a local master, but this Spark has the master {master}: omit it")
+    return load_by != "spark" and is_local
+
+
+class UnreadableError(Exception):
+    """Partitions cannot be read in this way: the reasons by partition. What was read of them is not complete."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__("; ".join(f"{number}: {reason}" for number, reason in sorted(reasons.items())))
+        self.reasons = dict(reasons)
+
+
+@dataclass
+class _Partition:
+    """A partition that is read from `at` to `end`.
+
+    `moved_at` is when it last got further, and `empty_since` since when its leader returned nothing although an answer
+    had room, both in monotonic seconds.
+    """
+
+    number: int
+    epoch: int
+    at: int
+    end: int
+    moved_at: float = field(default_factory=time.monotonic)
+    empty_since: float | None = None
+
+    def move(self, to: int) -> None:
+        self.at, self.moved_at, self.empty_since = to, time.monotonic(), None
+
+    def wait(self) -> None:
+        """Note that its leader returned nothing. Raises UnreadableError if it did so for long."""
+        self.empty_since = self.empty_since or time.monotonic()
+        if time.monotonic() - self.empty_since > PATIENCE:
+            raise self.refuse(f"its leader returns nothing from offset {self.at} on")
+
+    def refuse(self, reason: str) -> UnreadableError:
+        return UnreadableError({self.number: reason})
+
+
+class _Part(NamedTuple):
+    """What an answer has of a partition. `aborted`: producer id and first offset of aborted transactions in it."""
+
+    number: int
+    error: int
+    last_stable_offset: int
+    aborted: list[tuple[int, int]]
+    records: memoryview
+
+
+class RawReader:
+    """Reads partitions from their leaders, several brokers at once."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+
+    def read(
+        self, start: Mapping[int, int], end: Mapping[int, int], epochs: Mapping[int, int | None]
+    ) -> Generator[pa.RecordBatch]:
+        """Yield the committed records of each partition from `start` to `end` (exclusive), with `RAW_SCHEMA`.
+
+        `end` is at most the last stable offset, and `epochs` has the leader epochs of that time. The records of a
+        partition come in the order of its log. Raises UnreadableError.
+        """
+        known = {number: -1 if epoch is None else epoch for number, epoch in epochs.items()}
+        partitions = {
+            number: _Partition(number, known.get(number, -1), at, end[number]) for number, at in start.items()
+        }
+        led = self._leaders.led(partitions)
+        if missing := partitions.keys() - {number for numbers in led.values() for number in numbers}:
+            raise UnreadableError(dict.fromkeys(missing, "it has no leader"))
+        with _Readers() as readers:
+            for address, numbers in led.items():
+                readers.start(partial(self._read_broker, address, [partitions[number] for number in numbers]))
+            for rows in readers.found():
+                yield from rows.combine_chunks().to_batches()
+
+    def _read_broker(
+        self, address: tuple[str, int], partitions: list[_Partition], put: Callable[[pa.Table], None]
+    ) -> None:
+        """Give `put` the records of the partitions that a broker leads."""
+        left = [partition for partition in partitions if partition.at < partition.end]
+        try:
+            with self._leaders.channel(address) as channel:
+                while left:
+                    throttled_ms, parts = _parsed(channel.ask(*_FETCH, _request(left)))
+                    by_number = {partition.number: partition for partition in left}
+                    first, before = left[0], left[0].at
+                    rows = [_records(by_number[part.number], part) for part in parts if part.number in by_number]
+                    if not any(part.records for part in parts):
+                        _end_emptied(by_number, parts)
+                    if any(part.num_rows for part in rows):
+                        put(pa.concat_tables(rows))
+                    if first.at == before < first.end:
+                        first.wait()
+                    # Who got records goes to the end: a broker fills its answer from the first partition on.
+                    left = sorted((each for each in left if each.at < each.end), key=lambda each: each.moved_at)
+                    time.sleep(throttled_ms / 1000)
+        except (ClusterError, struct.error) as error:
+            raise UnreadableError(dict.fromkeys((partition.number for partition in left), str(error))) from error
+
+
+class _Readers:
+    """Threads that each read from one broker. The end of the context ends them."""
+
+    def __init__(self) -> None:
+        self._queue: Queue[pa.Table | BaseException | None] = Queue(_AHEAD)
+        self._threads: list[threading.Thread] = []
+        self._is_ending = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_ending.set()
+        for thread in self._threads:
+            thread.join()
+
+    def start(self, read: Callable[[Callable[[pa.Table], None]], None]) -> None:
+        """Start a thread that gives `found` what `read` puts."""
+        self._threads.append(threading.Thread(target=self._run, args=(read,), name=THREAD, daemon=True))
+        self._threads[-1].start()
+
+    def found(self) -> Iterator[pa.Table]:
+        """Yield what the threads put, until all of them have ended; raise what one of them raised."""
+        running = len(self._threads)
+        while running:
+            item = self._queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                running -= 1
+            else:
+                yield item
+
+    def _run(self, read: Callable[[Callable[[pa.Table], None]], None]) -> None:
+        try:
+            read(self._put)
+            self._put(None)
+        except _EndedError:
+            pass
+        except BaseException as error:
+            self._put_at_end(error)
+
+    def _put(self, item: Any) -> None:
+        while not self._is_ending.is_set():
+            try:
+                self._queue.put(item, timeout=_POLL_SECONDS)
+            except Full:
+                continue
+            return
+        raise _EndedError
+
+    def _put_at_end(self, error: BaseException) -> None:
+        with suppress(_EndedError):
+            self._put(error)
+
+
+class _EndedError(Exception):
+    """The caller needs no more. It never leaves this module."""
+
+
+def _request(partitions: Sequence[_Partition]) -> bytes:
+    """Return the body of a fetch without a session. Every partition may fill the whole answer."""
+    head = struct.pack(">iiiibii", -1, _WAIT_MS, 1, _ANSWER_BYTES, _READ_COMMITTED, 0, -1)
+    each = b"".join(_IN_REQUEST.pack(one.number, one.epoch, one.at, -1, _ANSWER_BYTES) for one in partitions)
+    topic = text(OFFSETS_TOPIC) + struct.pack(">i", len(partitions)) + each
+    return head + struct.pack(">i", 1) + topic + struct.pack(">i", 0) + text("")
+
+
+def _parsed(answer: bytes) -> tuple[int, list[_Part]]:
+    """Return for how long the broker throttles this client (milliseconds), and the parts of an answer."""
+    throttled_ms, error, _, topics = struct.unpack_from(">ihii", answer)
+    if error or topics != 1:
+        raise ClusterError(f"the broker answers a fetch with error {error}")
+    at = 14 + len(text(OFFSETS_TOPIC))
+    (count,) = struct.unpack_from(">i", answer, at)
+    at, parts = at + 4, list[_Part]()
+    for _ in range(count):
+        number, code, _, stable, _, aborted_count = _IN_ANSWER.unpack_from(answer, at)
+        at += _IN_ANSWER.size
+        aborted = [_ABORTED.unpack_from(answer, at + _ABORTED.size * each) for each in range(aborted_count)]
+        at += _ABORTED.size * len(aborted) + 4  # and the preferred replica
+        (size,) = struct.unpack_from(">i", answer, at)
+        at += 4
+        parts.append(_Part(number, code, stable, aborted, memoryview(answer)[at : at + max(0, size)]))
+        at += max(0, size)
+    return throttled_ms, parts
+
+
+def _end_emptied(partitions: Mapping[int, _Partition], parts: Sequence[_Part]) -> None:
+    """End partitions whose log has nothing left: no other partition's records kept theirs out of this answer."""
+    for part in parts:
+        partition = partitions[part.number]
+        if not part.error and part.last_stable_offset >= partition.end:
+            partition.move(partition.end)
+
+
+def _records(partition: _Partition, part: _Part) -> pa.Table:
+    """Return the records of the answer, and move the partition behind them."""
+    if part.error not in (0, _NOT_YET):
+        raise partition.refuse(_REASONS.get(part.error, f"its broker answers with error {part.error}"))
+    batches = list(_complete_batches(part.records))
+    if not all(match_checksums(batches)):
+        at = next(data for data, matches in zip(batches, match_checksums(batches), strict=True) if not matches)
+        raise partition.refuse(f"the batch at offset {_BATCH_PLACE.unpack_from(at)[0]} is damaged (CRC-32C)")
+    first = partition.at
+    try:
+        rows = read_columns(list(_committed(partition, batches, part.aborted)))
+    except DecodeError as error:
+        raise partition.refuse(f"a batch from offset {first} on is damaged: {error}") from error
+    offsets = rows["record_offset"]
+    rows = rows.filter(pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, partition.end)))
+    columns = [
+        pa.repeat(pa.scalar(partition.number, pa.int32()), rows.num_rows),
+        rows["record_offset"],
+        timestamps_of(rows["timestamp_ms"].fill_null(-1)),  # as a consumer returns it
+        rows["key"],
+        rows["value"],
+    ]
+    return pa.table(columns, schema=RAW_SCHEMA)
+
+
+def _complete_batches(records: memoryview) -> Iterator[bytes]:
+    """Split records into batches. The size limit of the fetch may have cut the last one."""
+    at = 0
+    while at + _MAGIC_AT < len(records):
+        end = at + _BATCH_PLACE.size + int(_BATCH_PLACE.unpack_from(records, at)[1])
+        if end - at < _BATCH_PLACE.size + SMALLEST_SIZE or end > len(records):
+            return
+        yield bytes(records[at:end])
+        at = end
+
+
+def _committed(partition: _Partition, batches: Sequence[bytes], aborted: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the batches with records that count, and move the partition behind all of them (KIP-98)."""
+    pending, aborting = sorted(aborted, key=lambda each: each[1]), set[int]()
+    for data in batches:
+        if data[_MAGIC_AT] != MAGIC:
+            partition.move(max(partition.at, _BATCH_PLACE.unpack_from(data)[0] + 1))
+            yield data
+            continue
+        header = Header.of(data)
+        while pending and pending[0][1] < header.next_offset:
+            aborting.add(pending.pop(0)[0])
+        if header.is_control:
+            if ControlType.ABORT in {control_type(record) for record in read_batch(data).records}:
+                aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            yield data
+        partition.move(max(partition.at, header.next_offset))
