@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from offsetstream.coordinator.reduction import GROUP
@@ -43,10 +42,12 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 def hashes_of(rows: pa.Table) -> Hashes:
     """Return a hash of the group of each row, from its columns `offsets_partition` and `group_id`."""
+    from pandas.util import hash_array  # noqa: PLC0415 - only a job needs it, and only its extra brings pandas
+
     partitions = rows["offsets_partition"].fill_null(-1).to_numpy().astype(np.uint64)
     ids = rows["group_id"].combine_chunks().dictionary_encode(null_encoding="encode")
     texts = np.array([each or "" for each in ids.dictionary.to_pylist()], dtype=object)
-    of_texts: Hashes = pd.util.hash_array(texts, categorize=False) if len(texts) else _nothing()
+    of_texts: Hashes = hash_array(texts, categorize=False) if len(texts) else _nothing()
     found: Hashes = of_texts[ids.indices.to_numpy()] ^ (partitions + np.uint64(1)) * _MIX
     return found
 

@@ -1,5 +1,7 @@
 """Files of state tables by group: a merge opens those of its groups, whoever wrote them."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -216,3 +218,9 @@ def test_equal_groups_have_equal_hashes_whatever_is_beside_them(missing: str | N
     other = pa.Table.from_pylist([{"offsets_partition": 7, "group_id": missing}, *reversed(rows)], schema=schema)
     assert hashes_of(other)[1:].tolist() == whole.tolist()[::-1]
     assert len(hashes_of(other.slice(0, 0))) == 0
+
+
+def test_only_a_job_needs_pandas() -> None:
+    """Its extra brings pandas; `offsetstream stop` works without any extra."""
+    code = "import sys; sys.modules['pandas'] = None; import offsetstream.tables.path_store.snapshot"
+    subprocess.run([sys.executable, "-c", code], check=True)
