@@ -3,7 +3,8 @@
 It writes what the job writes (history, state, book, lease, upkeep), without Kafka. Time runs faster, so dead files and
 logs are kept for less time, but for as many batches as in real hours. `python -m benchmarks.day` runs a whole day:
 8,640 batches in an hour. `--scale 20` divides batches and upkeep's thresholds by 20, and so most numbers of files.
-`--hours 6 --cells 1000000 --active 30000 --commits 10000 --batch-seconds 0.9` is a large cluster until dead files go.
+`--hours 6 --cells 1000000 --active 30000 --commits 10000 --batch-seconds 0.9` is a large cluster until dead files go
+(with `--scale 4` nine minutes: 0.45 GiB at `6201fa8c`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=1, help="divide the number of batches by this")
     parser.add_argument("--batch-seconds", type=float, default=0.4, help="time between batches, instead of 10 s")
     parser.add_argument("--cells", type=int, default=2000)
-    parser.add_argument("--active", type=int, default=0, help="commit only to so many random cells [all]")
+    parser.add_argument("--active", type=int, default=0, help="commit only to the first so many cells [all]")
     parser.add_argument("--commits", type=int, default=100, help="commits in a batch")
     arguments = parser.parse_args()
     upkeep.CLEAR_EVERY //= arguments.scale

@@ -41,14 +41,14 @@ Raw = tuple[bytes | None, bytes | None]
 class SimulatedJob:
     """Writes batches of `commits` each; now and then a batch also has records of other kinds.
 
-    The commits are of random cells, or of the same `active` ones.
+    The commits are of random cells; with `active`, of the first so many, which are whole groups.
     """
 
     def __init__(self, spark: SparkSession, tables: Store, cells: int, commits: int, active: int = 0) -> None:
         create_tables(tables, "simulated", "new")
         self.tables = tables
         self._rng, self._cells, self._commits = Random(7), cells, commits
-        self._active = self._rng.sample(range(cells), active) if active else range(cells)
+        self._active = range(active or cells)
         self._lease = Lease.acquire(tables)
         self._book = PartitionBook(tables, range(PARTITIONS))
         writer = TableWriter(spark, tables)
