@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.codec.arrow_strings import bitmap
-from offsetstream.codec.batch_format import HEADER_BYTES, MAGIC, NO_TIMESTAMP, Header, read_batch, read_varint
+from offsetstream.codec.batch_format import HEADER_BYTES, MAGIC, MAGIC_AT, NO_TIMESTAMP, Header, read_batch, read_varint
 from offsetstream.codec.columns import Bools
 from offsetstream.codec.compression import decompress
 from offsetstream.codec.message_format import read_message
@@ -25,7 +25,6 @@ from offsetstream.codec.wire import DecodeError
 RECORD_COLUMNS = pa.schema(
     [("record_offset", pa.int64()), ("timestamp_ms", pa.int64()), ("key", pa.binary()), ("value", pa.binary())]
 )
-_MAGIC_AT = 16
 _AT_ONCE = 64 << 20  # bytes of records; Arrow's offsets reach to 2 GiB
 _VARINT_BYTES, _CONTINUED, _SEVEN_BITS, _ONE = 10, 0x80, np.uint8(0x7F), np.uint64(1)
 _MOST_OFFSETS, _MOST_MS = 1 << 31, 1 << 53  # beyond the first, or of the second, from a batch's own
@@ -70,7 +69,7 @@ def read_columns(batches: Sequence[bytes]) -> pa.Table:
 def _parts(batches: Sequence[bytes]) -> Iterator[_Part]:
     bodies, size = list[_Body](), 0
     for number, data in enumerate(batches):
-        if data[_MAGIC_AT] != MAGIC:
+        if data[MAGIC_AT] != MAGIC:
             yield _one_by_one(number, read_message(data).records)
             continue
         header = Header.of(data)

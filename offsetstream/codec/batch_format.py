@@ -12,7 +12,7 @@ from offsetstream.codec.wire import DecodeError, reason_in_part
 MAGIC = 2
 HEADER_BYTES = 61
 CHECKSUM_AT, CHECKED_FROM = 17, 21  # the CRC-32C covers the rest of the batch from CHECKED_FROM on
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # the lower one of the two attribute bytes
+MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # the lower one of the two attribute bytes
 LAST_DELTA_AT = 23
 # base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp,
 # producer id and epoch, base sequence, count of records
@@ -65,7 +65,7 @@ def is_transactional_or_control(data: bytes, at: int) -> bool:
 
     False for older formats, which have neither.
     """
-    return data[at + _MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
+    return data[at + MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
 
 
 def record_count(data: bytes) -> int:

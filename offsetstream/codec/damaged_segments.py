@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from offsetstream.codec.batch_format import HEADER_BYTES, LAST_DELTA_AT, MAGIC
+from offsetstream.codec.batch_format import HEADER_BYTES, LAST_DELTA_AT, MAGIC, MAGIC_AT
 from offsetstream.codec.log_folders import LogPartition
 from offsetstream.codec.log_segments import (
     DamagedBatchError,
@@ -35,8 +35,7 @@ from offsetstream.errors import SegmentError
 
 _PREFIX = struct.Struct(">qi")  # base offset, size of the rest
 _LAST_DELTA_AND_COUNT = struct.Struct(">i30xi")
-_MAGIC_AT = 16
-_UP_TO_MAGIC = _MAGIC_AT + 1
+_UP_TO_MAGIC = MAGIC_AT + 1
 # What a batch may start with: offset and size are positive, the size is not too small, and the magic byte is known.
 _START = re.compile(rb"(?=[\0-\x7f].{7}(?!\0\0\0[\0-\x0d])[\0-\x7f].{7}[\0-\2])", re.DOTALL)
 _OFFSETS_OF_SEGMENT = 1 << 31  # an index has four bytes for an offset
@@ -286,7 +285,7 @@ class _Log:
         end = at + _PREFIX.size + size
         if size < SMALLEST_SIZE or end > self._size or not self._low <= offset < self._high:
             return None
-        if self._data[at + _MAGIC_AT] == MAGIC:
+        if self._data[at + MAGIC_AT] == MAGIC:
             next_offset = self._next_offset(at, end)
             return None if next_offset is None else (end, next_offset)
         try:
@@ -310,7 +309,7 @@ class _Log:
             return True
         found, size = _PREFIX.unpack_from(self._data, at)
         is_near = offset <= found < min(self._high, offset + _OFFSETS_OF_SEGMENT)
-        if is_near and size >= SMALLEST_SIZE and self._data[at + _MAGIC_AT] <= MAGIC:
+        if is_near and size >= SMALLEST_SIZE and self._data[at + MAGIC_AT] <= MAGIC:
             return True
         return self._is_zero(at)
 

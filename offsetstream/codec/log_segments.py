@@ -15,6 +15,7 @@ from offsetstream.codec.batch_format import (
     HEADER_BYTES,
     LAST_DELTA_AT,
     MAGIC,
+    MAGIC_AT,
     is_transactional_or_control,
     read_batch,
 )
@@ -26,8 +27,7 @@ from offsetstream.errors import SegmentError
 
 WINDOW_BYTES = 4 << 20  # bytes to read and check at a time; more if a batch is larger
 _PREFIX = struct.Struct(">qi")  # base offset, size of the rest: the same in every format
-_MAGIC_AT = 16
-_HEADER_UP_TO_MAGIC = _MAGIC_AT + 1  # offset, size and magic: what a broker reads first
+_HEADER_UP_TO_MAGIC = MAGIC_AT + 1  # offset, size and magic: what a broker reads first
 
 Report = Callable[[str], None]
 _AtEnd = Callable[[int, str, str], None]  # gets the position of what a segment ends in, what it is, and a sentence
@@ -173,7 +173,7 @@ def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tu
     while at + _HEADER_UP_TO_MAGIC <= length:
         offset, size = _PREFIX.unpack_from(data, at)
         end = at + _PREFIX.size + size
-        if end > length or offset < 0 or size < SMALLEST_SIZE or data[at + _MAGIC_AT] > MAGIC:
+        if end > length or offset < 0 or size < SMALLEST_SIZE or data[at + MAGIC_AT] > MAGIC:
             break
         if not transactions_only or is_transactional_or_control(data, at):
             frames.append(_Frame(position + at, data[at:end]))
@@ -186,7 +186,7 @@ def _missing_bytes(path: Path, start: _Frame) -> int:
     if len(start.data) < _HEADER_UP_TO_MAGIC:
         return 0
     offset, size = _PREFIX.unpack_from(start.data)
-    if offset >= 0 and size >= SMALLEST_SIZE and start.data[_MAGIC_AT] <= MAGIC:
+    if offset >= 0 and size >= SMALLEST_SIZE and start.data[MAGIC_AT] <= MAGIC:
         return _PREFIX.size + int(size) - len(start.data)
     if start.position == 0:
         reason = "it does not start with a record batch"
@@ -231,7 +231,7 @@ def match_checksums(batches: Sequence[bytes]) -> list[bool]:
 
 
 def _has_crc32c(data: bytes) -> bool:
-    return len(data) >= HEADER_BYTES and data[_MAGIC_AT] == MAGIC
+    return len(data) >= HEADER_BYTES and data[MAGIC_AT] == MAGIC
 
 
 def _batch(path: Path, frame: _Frame, matches: bool, *, with_data: bool) -> RecordBatch:
@@ -239,7 +239,7 @@ def _batch(path: Path, frame: _Frame, matches: bool, *, with_data: bool) -> Reco
         raise _damaged(path, frame, "its checksum (CRC-32C) does not match")
     try:
         return (
-            read_batch(frame.data, with_data=with_data) if frame.data[_MAGIC_AT] == MAGIC else read_message(frame.data)
+            read_batch(frame.data, with_data=with_data) if frame.data[MAGIC_AT] == MAGIC else read_message(frame.data)
         )
     except DecodeError as reason:
         raise _damaged(path, frame, str(reason)) from reason

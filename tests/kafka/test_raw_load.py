@@ -221,7 +221,7 @@ def test_what_cannot_be_read_raw_is_read_by_spark(
     kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the broker were older than 2.3."""
-    monkeypatch.setattr(raw_reader, "_FETCH", (1, 99))
+    monkeypatch.setattr(raw_reader, "FETCH", (1, 99))
     runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
     with pytest.raises(ClusterError, match="Cannot read offsets partitions raw, as --load-by demands: "):
         runner.job(once=True, load_by="raw", max_silence=timedelta(0)).run()

@@ -14,18 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.embedded import encode_embedded
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.tables.filters import Filters
 from testkit.merge_model import HOSTILE
 
-RAW = pa.schema(
-    [
-        ("offsets_partition", pa.int32()),
-        ("record_offset", pa.int64()),
-        ("record_timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
 PARTITIONS = 4
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 LONG_MAX = 2**63 - 1
@@ -63,7 +55,7 @@ def raw_rows(records: Iterable[Record]) -> pa.Table:
         }
         for record in records
     ]
-    return pa.Table.from_pylist(rows, schema=RAW)
+    return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
 
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:

@@ -18,6 +18,7 @@ from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.apply.log_pass import pass_on_driver, pass_over
+from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state.size import collect
 from offsetstream.stream.state.state_tables import StateTables
@@ -35,7 +36,6 @@ from tests.conformance.pure_tables import PureTables, consumed
 from tests.conformance.report import not_in_tables, reason_not_in_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.conformance.valid_histories import valid_histories
-from tests.spark.log import RAW
 
 Logs: TypeAlias = Sequence[Sequence[LogRecord]]
 State: TypeAlias = Callable[[int], dict[str, Any]]
@@ -66,7 +66,7 @@ def rows_of(logs: Logs) -> pa.Table:
         for partition, log in enumerate(logs)
         for record in log
     ]
-    return pa.Table.from_pylist(rows, schema=RAW)
+    return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
 
 def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *, reduced: Reduced) -> None:

@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode
 from offsetstream.stream.state.size import Share, without_filtered
 from offsetstream.tables.record_rows import decode_on_driver
 from testkit.codec_records import present_layouts
-from tests.spark.log import RAW, SOME, frame, random_log, some_filtered
+from tests.spark.log import SOME, frame, random_log, some_filtered
 
 PARTITIONS = 7
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
@@ -41,7 +42,7 @@ def raw_records() -> pa.Table:
         }
         for at, (k, v) in enumerate(records)
     ]
-    return pa.Table.from_pylist(rows, schema=RAW)
+    return pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
 
 
 def test_filtered_records_are_counted_and_removed(spark: SparkSession) -> None:
@@ -74,7 +75,7 @@ def test_every_record_is_decoded_as_the_codec_decodes_it(spark: SparkSession) ->
     expected = decode_records(raw["key"], raw["value"])
     for name in DECODED_SCHEMA.names:
         assert decoded[name].to_pylist() == expected.column(name).to_pylist(), name
-    assert decoded.select(RAW.names).to_pylist() == raw.to_pylist()
+    assert decoded.select(RAW_SCHEMA.names).to_pylist() == raw.to_pylist()
     rows = decoded.to_pylist()
     assert len(rows) > 300
     for row in rows:
@@ -95,7 +96,7 @@ def test_a_time_that_no_engine_can_store_is_null(spark: SparkSession) -> None:
         {"offsets_partition": 0, "record_offset": at, "record_timestamp": time, "key": b"", "value": None}
         for at, time in enumerate(times)
     ]
-    raw = pa.Table.from_pylist(rows, schema=RAW)
+    raw = pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
     in_spark = decode(spark.createDataFrame(raw), PARTITIONS).toArrow().sort_by("record_offset")
     for decoded in (in_spark, decode_on_driver(raw)):
         found = decoded["record_timestamp"].cast(pa.int64()).to_pylist()
@@ -108,7 +109,7 @@ def test_a_time_is_the_same_in_milliseconds(spark: SparkSession) -> None:
         {"offsets_partition": 0, "record_offset": at, "record_timestamp": 0, "key": key, "value": value}
         for at, (key, value) in enumerate(map(commit_at, moments))
     ]
-    decoded = decode(spark.createDataFrame(pa.Table.from_pylist(raw, schema=RAW)), PARTITIONS).toArrow()
+    decoded = decode(spark.createDataFrame(pa.Table.from_pylist(raw, schema=RAW_SCHEMA)), PARTITIONS).toArrow()
     found = decoded.sort_by("record_offset")["commit_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     assert found.to_pylist() == moments
 

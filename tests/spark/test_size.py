@@ -12,11 +12,12 @@ from pyspark.sql import functions as F
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.stream.apply.log_pass import HistoryTarget, pass_over
+from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state.size import Share, batch_size, collect, collect_small, without_filtered
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.size import SMALL_BYTES
-from tests.spark.log import PARTITIONS, RAW
+from tests.spark.log import PARTITIONS
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _RECORDS, _ROW_BYTES = 40, 10_000_000
@@ -38,8 +39,8 @@ _KINDS = [
 
 
 def _raw(spark: SparkSession, rows: Sequence[tuple[int, int, int | None, bytes, bytes | None]]) -> DataFrame:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), RAW, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=RAW))
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=RAW_SCHEMA))
 
 
 def test_a_batch_counts_the_size_of_its_json(spark: SparkSession) -> None:

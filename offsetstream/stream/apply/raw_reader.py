@@ -8,7 +8,6 @@ leader has is never mixed with what a former one had: the reader gives the parti
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -17,21 +16,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import Full, Queue
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.batch_columns import read_columns
-from offsetstream.codec.batch_format import MAGIC, Header, read_batch
+from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header, read_batch
 from offsetstream.codec.log_segments import match_checksums
-from offsetstream.codec.message_format import SMALLEST_SIZE
 from offsetstream.codec.record_batches import ControlType, control_type
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError, UsageError
-from offsetstream.stream.monitor.broker_channel import Leaders, text
+from offsetstream.stream.monitor.broker_channel import Leaders
+from offsetstream.stream.monitor.fetch import FETCH, Fetched, Place, fetch_request, fetched
 from offsetstream.stream.settings import LoadBy
 from offsetstream.tables.arrow_rows import timestamps_of
 
@@ -46,17 +44,10 @@ RAW_SCHEMA = pa.schema(
 )
 PATIENCE = 30.0  # seconds without a record of a partition that has some left
 THREAD = "offsetstream-raw-reader"
-_FETCH = (1, 11)  # Fetch: key and version, which brokers know since 2.3
-_READ_COMMITTED = 1
 _ANSWER_BYTES = 16 << 20
 _WAIT_MS = 100
 _AHEAD = 2  # tables of records that wait for the caller
 _POLL_SECONDS = 0.2
-_BATCH_PLACE, _MAGIC_AT = struct.Struct(">qi"), 16
-_IN_REQUEST = struct.Struct(">iiqqi")  # partition, leader epoch, offset, log start of a follower, most bytes
-# partition, error, high watermark, last stable offset, log start offset, count of aborted transactions
-_IN_ANSWER = struct.Struct(">ihqqqi")
-_ABORTED = struct.Struct(">qq")  # producer id, first offset
 _NOT_YET = 78  # OFFSET_NOT_AVAILABLE: a new leader does not know yet up to where records are committed (KIP-207)
 _REASONS = {
     1: "its log has no longer what is to be read",
@@ -97,7 +88,7 @@ class _Partition:
     """
 
     number: int
-    epoch: int
+    epoch: int | None
     at: int
     end: int
     moved_at: float = field(default_factory=time.monotonic)
@@ -116,16 +107,6 @@ class _Partition:
         return UnreadableError({self.number: reason})
 
 
-class _Part(NamedTuple):
-    """What an answer has of a partition. `aborted`: producer id and first offset of aborted transactions in it."""
-
-    number: int
-    error: int
-    last_stable_offset: int
-    aborted: list[tuple[int, int]]
-    records: memoryview
-
-
 class RawReader:
     """Reads partitions from their leaders, several brokers at once."""
 
@@ -140,10 +121,7 @@ class RawReader:
         `end` is at most the last stable offset, and `epochs` has the leader epochs of that time. The records of a
         partition come in the order of its log. Raises UnreadableError.
         """
-        known = {number: -1 if epoch is None else epoch for number, epoch in epochs.items()}
-        partitions = {
-            number: _Partition(number, known.get(number, -1), at, end[number]) for number, at in start.items()
-        }
+        partitions = {number: _Partition(number, epochs.get(number), at, end[number]) for number, at in start.items()}
         led = self._leaders.led(partitions)
         if missing := partitions.keys() - {number for numbers in led.values() for number in numbers}:
             raise UnreadableError(dict.fromkeys(missing, "it has no leader"))
@@ -161,7 +139,9 @@ class RawReader:
         try:
             with self._leaders.channel(address) as channel:
                 while left:
-                    throttled_ms, parts = _parsed(channel.ask(*_FETCH, _request(left)))
+                    places = [Place(one.number, one.epoch, one.at) for one in left]
+                    request = fetch_request(places, _ANSWER_BYTES, _WAIT_MS, read_committed=True)
+                    throttled_ms, parts = fetched(channel.ask(*FETCH, request))
                     by_number = {partition.number: partition for partition in left}
                     first, before = left[0], left[0].at
                     rows = [_records(by_number[part.number], part) for part in parts if part.number in by_number]
@@ -174,7 +154,7 @@ class RawReader:
                     # Who got records goes to the end: a broker fills its answer from the first partition on.
                     left = sorted((each for each in left if each.at < each.end), key=lambda each: each.moved_at)
                     time.sleep(throttled_ms / 1000)
-        except (ClusterError, struct.error) as error:
+        except (ClusterError, DecodeError) as error:
             raise UnreadableError(dict.fromkeys((partition.number for partition in left), str(error))) from error
 
 
@@ -212,13 +192,13 @@ class _Readers:
                 yield item
 
     def _run(self, read: Callable[[Callable[[pa.Table], None]], None]) -> None:
+        last: BaseException | None = None
         try:
             read(self._put)
-            self._put(None)
-        except _EndedError:
-            pass
         except BaseException as error:
-            self._put_at_end(error)
+            last = error
+        with suppress(_EndedError):
+            self._put(last)
 
     def _put(self, item: Any) -> None:
         while not self._is_ending.is_set():
@@ -229,44 +209,16 @@ class _Readers:
             return
         raise _EndedError
 
-    def _put_at_end(self, error: BaseException) -> None:
-        with suppress(_EndedError):
-            self._put(error)
-
 
 class _EndedError(Exception):
     """The caller needs no more. It never leaves this module."""
 
 
-def _request(partitions: Sequence[_Partition]) -> bytes:
-    """Return the body of a fetch without a session. Every partition may fill the whole answer."""
-    head = struct.pack(">iiiibii", -1, _WAIT_MS, 1, _ANSWER_BYTES, _READ_COMMITTED, 0, -1)
-    each = b"".join(_IN_REQUEST.pack(one.number, one.epoch, one.at, -1, _ANSWER_BYTES) for one in partitions)
-    topic = text(OFFSETS_TOPIC) + struct.pack(">i", len(partitions)) + each
-    return head + struct.pack(">i", 1) + topic + struct.pack(">i", 0) + text("")
+def _offset(batch: bytes) -> int:
+    return int.from_bytes(batch[:8], "big", signed=True)
 
 
-def _parsed(answer: bytes) -> tuple[int, list[_Part]]:
-    """Return for how long the broker throttles this client (milliseconds), and the parts of an answer."""
-    throttled_ms, error, _, topics = struct.unpack_from(">ihii", answer)
-    if error or topics != 1:
-        raise ClusterError(f"the broker answers a fetch with error {error}")
-    at = 14 + len(text(OFFSETS_TOPIC))
-    (count,) = struct.unpack_from(">i", answer, at)
-    at, parts = at + 4, list[_Part]()
-    for _ in range(count):
-        number, code, _, stable, _, aborted_count = _IN_ANSWER.unpack_from(answer, at)
-        at += _IN_ANSWER.size
-        aborted = [_ABORTED.unpack_from(answer, at + _ABORTED.size * each) for each in range(aborted_count)]
-        at += _ABORTED.size * len(aborted) + 4  # and the preferred replica
-        (size,) = struct.unpack_from(">i", answer, at)
-        at += 4
-        parts.append(_Part(number, code, stable, aborted, memoryview(answer)[at : at + max(0, size)]))
-        at += max(0, size)
-    return throttled_ms, parts
-
-
-def _end_emptied(partitions: Mapping[int, _Partition], parts: Sequence[_Part]) -> None:
+def _end_emptied(partitions: Mapping[int, _Partition], parts: Sequence[Fetched]) -> None:
     """End partitions whose log has nothing left: no other partition's records kept theirs out of this answer."""
     for part in parts:
         partition = partitions[part.number]
@@ -274,14 +226,14 @@ def _end_emptied(partitions: Mapping[int, _Partition], parts: Sequence[_Part]) -
             partition.move(partition.end)
 
 
-def _records(partition: _Partition, part: _Part) -> pa.Table:
+def _records(partition: _Partition, part: Fetched) -> pa.Table:
     """Return the records of the answer, and move the partition behind them."""
     if part.error not in (0, _NOT_YET):
         raise partition.refuse(_REASONS.get(part.error, f"its broker answers with error {part.error}"))
-    batches = list(_complete_batches(part.records))
-    if not all(match_checksums(batches)):
-        at = next(data for data, matches in zip(batches, match_checksums(batches), strict=True) if not matches)
-        raise partition.refuse(f"the batch at offset {_BATCH_PLACE.unpack_from(at)[0]} is damaged (CRC-32C)")
+    batches = list(part.batches)
+    for data, matches in zip(batches, match_checksums(batches), strict=True):
+        if not matches:
+            raise partition.refuse(f"the batch at offset {_offset(data)} is damaged (CRC-32C)")
     first = partition.at
     try:
         rows = read_columns(list(_committed(partition, batches, part.aborted)))
@@ -299,23 +251,12 @@ def _records(partition: _Partition, part: _Part) -> pa.Table:
     return pa.table(columns, schema=RAW_SCHEMA)
 
 
-def _complete_batches(records: memoryview) -> Iterator[bytes]:
-    """Split records into batches. The size limit of the fetch may have cut the last one."""
-    at = 0
-    while at + _MAGIC_AT < len(records):
-        end = at + _BATCH_PLACE.size + int(_BATCH_PLACE.unpack_from(records, at)[1])
-        if end - at < _BATCH_PLACE.size + SMALLEST_SIZE or end > len(records):
-            return
-        yield bytes(records[at:end])
-        at = end
-
-
 def _committed(partition: _Partition, batches: Sequence[bytes], aborted: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     """Yield the batches with records that count, and move the partition behind all of them (KIP-98)."""
     pending, aborting = sorted(aborted, key=lambda each: each[1]), set[int]()
     for data in batches:
-        if data[_MAGIC_AT] != MAGIC:
-            partition.move(max(partition.at, _BATCH_PLACE.unpack_from(data)[0] + 1))
+        if data[MAGIC_AT] != MAGIC:
+            partition.move(max(partition.at, _offset(data) + 1))
             yield data
             continue
         header = Header.of(data)
