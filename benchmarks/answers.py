@@ -17,7 +17,7 @@ _COMMANDS = {
     "describe": ("groups", "describe", "--group", "group-7"),
     "list": ("groups", "list"),
     "cold-lag": ("lag", "--group", "group-7", "--time"),
-    "cold-status": ("groups", "status", "--group", "group-7"),
+    "cold-status": ("groups", "status", "--group", "group-7", "--max-age", "none"),
     "cold-then": ("offsets", "list", "--group", "group-7", "--at", "2026-01-05T11:58:20"),
     "cold-history": ("offsets", "history", "--group", "group-7"),
 }

@@ -20,9 +20,11 @@ from benchmarks.console import console_command, process_seconds
 from benchmarks.load import load
 from benchmarks.log_copies import in_copies, write_copies
 from benchmarks.results import Result, Samples
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.kafka import DEFAULT_VERSION
 from testkit.processes import OFFSETSTREAM
 
-ROWS = ("decode", "first-load", "state-only", "dump")
+ROWS = ("decode", "first-load", "state-only", "dump", "files")
 _COMMITS, _CELLS, _ROUNDS, _DECODE_ROUNDS = 3_000_000, 32_000, 2, 3
 _NO_HISTORY = ("--no-history",)
 
@@ -38,6 +40,21 @@ def measure(wanted: set[str], scale: float) -> Iterator[Result]:
             yield _decode(server)
         if wanted & {"first-load", "state-only", "dump"}:
             yield from _against_console(wanted, server, folder, groups, commits, dump_start)
+        if "files" in wanted:
+            yield _files(kafka.folder, folder)
+
+
+def _files(log: Path, folder: Path) -> Result:
+    """Read the log directory of a broker that has stopped writing, by whole processes."""
+    segments = ",".join(str(path) for path in sorted(log.rglob("__consumer_offsets-*/*.log")))
+    tool = ["--files", segments, "--offsets-decoder"]
+    command = kafka_command("kafka-tools", DEFAULT_VERSION, "org.apache.kafka.tools.DumpLogSegments", tool, ("-Xmx1g",))
+    ours, theirs = [], []
+    for number in range(_ROUNDS):
+        ours.append(process_seconds([*OFFSETSTREAM, "load", str(log), "--tables", str(folder / f"{number}")], folder))
+        theirs.append(process_seconds(command, folder))
+    note = "Whole processes, ours with the start of Spark"
+    return Result.ratio("files", Samples.of("load", "s", ours), Samples.of("kafka-dump-log", "s", theirs), note)
 
 
 def _decode(server: str) -> Result:

@@ -14,20 +14,26 @@ from benchmarks.log_copies import in_copies, lengthen_log, write_copies
 from benchmarks.results import Result, Samples
 
 _OF_LARGE, _OF_LARGER = {"memory", "memory-growth", "hot-partition"}, {"memory-growth", "large-load"}
-ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition", "hot-cells")
+ROWS = ("memory", "memory-growth", "large-load", "executors", "hot-partition", "hot-cells", "many-cells")
 _CELLS = 32_000
 _LARGE = 10_000_000  # the larger topic has twice as many
 _HOT = 17
 _HOT_CELLS = 5_000_000
+_MANY_CELLS = 10_000_000
 _GIB = 2**30
 
 
 def measure(wanted: set[str], scale: float) -> Iterator[Result]:
     """Measure a topic that grows from 5 to 20 million records, then topics with a hot partition."""
-    if wanted & (set(ROWS) - {"hot-cells"}):
+    if wanted & (set(ROWS) - {"hot-cells", "many-cells"}):
         yield from _growing(wanted, scale)
     if "hot-cells" in wanted:
-        yield _hot_cells(round(_HOT_CELLS * scale))
+        done = _of_cells(round(_HOT_CELLS * scale), _HOT)
+        yield Result.of("hot-cells", _peak(done, _HOT_CELLS), f"In {done.seconds:.1f} s")
+    if "many-cells" in wanted:
+        done = _of_cells(round(_MANY_CELLS * scale), None)
+        note = f"Peak memory {done.peak_bytes / _GIB:.2f} GiB"
+        yield Result.of("many-cells", Samples.of(f"{_MANY_CELLS / 1e6:g} million", "s", [done.seconds]), note)
 
 
 def _growing(wanted: set[str], scale: float) -> Iterator[Result]:
@@ -74,12 +80,12 @@ def _hot(commits: int, cells: int, spread: Load) -> Result:
     return Result.ratio("hot-partition", ours, theirs)
 
 
-def _hot_cells(cells: int) -> Result:
-    groups = Groups(cells, _HOT)
+def _of_cells(cells: int, partition: int | None) -> Load:
+    """Load cells that were committed once, in one offsets partition or in all."""
+    groups = Groups(cells, partition)
     with empty_broker() as kafka:
         write(kafka.bootstrap_server, groups.log(cells))
-        done = load(kafka.bootstrap_server, cells, cells)
-    return Result.of("hot-cells", _peak(done, cells), f"In {done.seconds:.1f} s")
+        return load(kafka.bootstrap_server, cells, cells)
 
 
 def _with_executors(server: str, groups: Groups, commits: int, count: int) -> Samples:

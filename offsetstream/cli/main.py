@@ -54,6 +54,7 @@ SUBCOMMANDS = {
         "verify": ("offsetstream.cli.verify:verify", "Check the tables against the live cluster."),
     },
     "Without a cluster": {
+        "load": ("offsetstream.cli.load:load", "Load log segments into tables of their own."),
         "replay": ("offsetstream.cli.replay:replay", "Rebuild groups and offsets from log segments."),
         "dump": ("offsetstream.cli.dump:dump", "Print the records of log segments, or of a cluster."),
         "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),

@@ -12,7 +12,7 @@ import click
 
 from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
+from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, topics_option, warn
 from offsetstream.cli.times import ParamType
 from offsetstream.codec.damaged_segments import find_surviving
 from offsetstream.codec.log_segments import read_segments
@@ -79,9 +79,7 @@ says which bytes and offsets are missing. The output then has the last values th
     help=f"Follow the rules of this Kafka release, {FIRST_RELEASE} to {LAST_RELEASE}; or {UNMERGED}: the newest and a "
     f"proposed rule (KAFKA-21117). Only for new.  [default: {LAST_RELEASE}]",
 )
-@click.option(
-    "--topics", "topics_file", metavar="FILE", help='Read names of topic ids from this JSON file: {"id": "name"}.'
-)
+@topics_option
 @click.option(
     "--until-offset",
     type=click.IntRange(0),
@@ -101,7 +99,7 @@ def replay(
     file: str,
     coordinator: Coordinator,
     release: str | None,
-    topics_file: str | None,
+    topic_names: Mapping[str, str],
     until_offset: int | None,
     until_time: int | None,
     strict: bool,
@@ -115,7 +113,6 @@ def replay(
     """
     if release is not None and coordinator == "classic":
         raise UsageError("--release is only for the new coordinator: omit it with --coordinator classic")
-    topic_names = _read_topics(topics_file)
     cache = GroupMetadataCache(coordinator, release=release or LAST_RELEASE, on_bad_record="fail" if strict else "skip")
     skipped = Skipped() if skip_damaged else None
     logs = _partitions(file, skipped)
@@ -184,19 +181,6 @@ def _warn_undecodable(snapshot: JsonObject) -> None:
             if reason := member.get("assignment_error"):
                 name = f"member '{member['member_id']}' of group '{group['group_id']}'"
                 warn(f"the assignment of {name} cannot be decoded: {reason}")
-
-
-def _read_topics(path: str | None) -> Mapping[str, str]:
-    if path is None:
-        return {}
-    try:
-        names = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f'cannot read topics from {path}: {reason}; give {{"id": "name"}}') from error
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise UsageError(f'{path} has no names of topic ids: give {{"id": "name"}}')
-    return names
 
 
 def _printed(snapshot: JsonObject) -> str:

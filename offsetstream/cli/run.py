@@ -37,7 +37,7 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
     from offsetstream.progress import Progress  # noqa: PLC0415 - --help does not need it
 
     progress = Progress(as_json=options["log_format"] == "json")
-    with _errors_logged(progress, options["checkpoint"]):
+    with errors_logged(progress, options["checkpoint"]):
         settings = JobSettings(**options, properties=properties_of_config(click.get_current_context()))
         stop = threading.Event()
         with stop_on_signal(stop.set), stop_at_end_of_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
@@ -49,8 +49,8 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
 
 
 @contextmanager
-def _errors_logged(progress: Progress, checkpoint: str) -> Iterator[None]:
-    """Write an error as the last log line, and end with its exit code."""
+def errors_logged(progress: Progress, checkpoint: str | None = None) -> Iterator[None]:
+    """Write an error as the last log line, and end with its exit code. `checkpoint`: the folder of the job's."""
     try:
         yield
     except Exception as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import click
 
@@ -28,6 +30,30 @@ def skip_damaged_option(command: Callable[..., None]) -> Callable[..., None]:
         is_flag=True,
         help="Skip damaged batches of log segments and report on stderr what is missing (default: fail).",
     )(command)
+
+
+def topics_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--topics`, whose value `topic_names` has the names by id."""
+    return click.option(
+        "--topics",
+        "topic_names",
+        metavar="FILE",
+        callback=lambda _, __, path: _read_topics(path),
+        help='Read names of topic ids from this JSON file: {"id": "name"}.',
+    )(command)
+
+
+def _read_topics(path: str | None) -> Mapping[str, str]:
+    if path is None:
+        return {}
+    try:
+        names = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f'cannot read topics from {path}: {reason}; give {{"id": "name"}}') from error
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise UsageError(f'{path} has no names of topic ids: give {{"id": "name"}}')
+    return names
 
 
 class Skipped:

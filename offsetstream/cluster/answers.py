@@ -32,9 +32,9 @@ class RecordPlace:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic of the live cluster. `topic_id` is Kafka's text of 22 characters."""
+    """A topic. `topic_id` is Kafka's text of 22 characters; `partitions` is None if their number is not known."""
 
     topic_id: str
     name: str
-    partitions: int
+    partitions: int | None
     is_internal: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsetstream.codec.compression import decompress
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
@@ -60,17 +61,27 @@ class Header:
         )
 
 
+class Extent(NamedTuple):
+    """Which offsets a batch covers (`next_offset` is exclusive), how many records it has, and their newest time."""
+
+    base_offset: int
+    next_offset: int
+    records: int
+    newest_ms: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Extent:
+        """Read it from the header of a batch, which must be complete."""
+        base, _, _, _, _, _, last_delta, _, newest_ms, _, _, _, count = _HEADER.unpack_from(data)
+        return cls(base, base + last_delta + 1, count, newest_ms)
+
+
 def is_transactional_or_control(data: bytes, at: int) -> bool:
     """Whether the batch at position `at` of `data` is transactional or a control batch. Its header must be complete.
 
     False for older formats, which have neither.
     """
     return data[at + MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
-
-
-def record_count(data: bytes) -> int:
-    """Return the number of records that the batch header states."""
-    return int(_HEADER.unpack_from(data)[-1])
 
 
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:

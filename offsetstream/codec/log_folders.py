@@ -16,7 +16,8 @@ from offsetstream.errors import UsageError
 _SEGMENT = re.compile(r"(\d{20})\.log(\.swap)?")
 _PARTITION = re.compile(r".+-(\d{1,9})")
 _OFFSETS_PARTITION = "__consumer_offsets-[0-9]*"
-_ADVICE = "give a log segment, a folder of segments, or a folder that contains folders such as __consumer_offsets-12"
+_EXAMPLE = "__consumer_offsets-12"
+_ADVICE = f"give a log segment, a folder of segments, or a folder that contains folders such as {_EXAMPLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
     Each place is a segment file, a folder of segments, or a folder that contains folders of offsets partitions, at any
     depth. Raises UsageError if a place has no segments, or if two places have the same partition.
     """
-    found = sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
+    found = _found(places)
     for one, other in pairwise(found):
         if one.number == other.number:
             places = f"{one.path} and {other.path}"
@@ -42,6 +43,22 @@ def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
                 raise UsageError(f"{places}: no folder name has a partition number; read them one at a time")
             raise UsageError(f"{places} both hold partition {one.number}: read them one at a time")
     return found
+
+
+def find_replicas(places: Sequence[str | Path]) -> list[LogPartition]:
+    """Find the same, in the order of their numbers, where several places may have replicas of a partition.
+
+    Raises UsageError if a place has no segments, or if no folder name has the number of a partition.
+    """
+    found = _found(places)
+    for partition in found:
+        if partition.number is None:
+            raise UsageError(f"{partition.path}: its folder's name has no partition number, as in {_EXAMPLE}")
+    return found
+
+
+def _found(places: Sequence[str | Path]) -> list[LogPartition]:
+    return sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
 
 
 def _order(partition: LogPartition) -> int:

@@ -16,6 +16,7 @@ from offsetstream.codec.batch_format import (
     LAST_DELTA_AT,
     MAGIC,
     MAGIC_AT,
+    Extent,
     is_transactional_or_control,
     read_batch,
 )
@@ -27,6 +28,7 @@ from offsetstream.errors import SegmentError
 
 WINDOW_BYTES = 4 << 20  # bytes to read and check at a time; more if a batch is larger
 _PREFIX = struct.Struct(">qi")  # base offset, size of the rest: the same in every format
+_NO_MATCH = "its checksum (CRC-32C) does not match"
 _HEADER_UP_TO_MAGIC = MAGIC_AT + 1  # offset, size and magic: what a broker reads first
 
 Report = Callable[[str], None]
@@ -83,11 +85,46 @@ class DamagedBatchError(SegmentError):
         self.position, self.reason = position, reason
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """A batch's bytes, and their position in the file."""
 
     position: int
     data: bytes
+
+
+class Window(NamedTuple):
+    """Some batches of a segment, whose checksums are not checked yet."""
+
+    path: Path
+    frames: list[Frame]
+
+    def matches(self) -> list[bool]:
+        """Return for each batch whether its CRC-32C matches."""
+        return match_checksums([frame.data for frame in self.frames])
+
+    def require_checksums(self) -> None:
+        """Raise DamagedBatchError for the first batch whose CRC-32C does not match."""
+        for frame, matches in zip(self.frames, self.matches(), strict=True):
+            if not matches:
+                raise _damaged(self.path, frame, _NO_MATCH)
+
+    def batch(self, frame: Frame, *, with_data: bool = True) -> RecordBatch:
+        """Read a batch as `read_batch` does. Raises DamagedBatchError."""
+        try:
+            is_old = frame.data[MAGIC_AT] != MAGIC
+            return read_message(frame.data) if is_old else read_batch(frame.data, with_data=with_data)
+        except DecodeError as reason:
+            raise _damaged(self.path, frame, str(reason)) from reason
+
+    def extent(self, frame: Frame) -> Extent:
+        """Return which offsets a batch covers. Raises DamagedBatchError."""
+        if frame.data[MAGIC_AT] == MAGIC and len(frame.data) >= HEADER_BYTES:
+            extent = Extent.of(frame.data)
+            if extent.next_offset > extent.base_offset and extent.records >= 0:
+                return extent
+        batch = self.batch(frame)
+        times = [-1, *(each.timestamp_ms for each in batch.records if each.timestamp_ms is not None)]
+        return Extent(batch.base_offset, batch.next_offset, len(batch.records), max(times))
 
 
 def read_segments(
@@ -106,14 +143,17 @@ def read_segments(
         at_end = partial(_at_end, report if number == len(segments) else None)
         end = 0  # of the offsets in this file
         for position, batch in read_batches(segment, at_end, transactions_only=transactions_only):
-            if batch.base_offset < end:
-                raise _damaged_batch(
-                    segment.path, position, batch.base_offset, f"the batch before it ends at offset {end - 1}"
-                )
+            require_order(segment.path, position, batch.base_offset, end)
             end = batch.next_offset
             if kept := without_earlier(batch, next_offset):
                 yield kept
                 next_offset = batch.next_offset
+
+
+def require_order(path: Path, position: int, offset: int, end: int) -> None:
+    """Raise DamagedBatchError if a batch begins before the offset `end` of the batch before it in the same file."""
+    if offset < end:
+        raise _damaged_batch(path, position, offset, f"the batch before it ends at offset {end - 1}")
 
 
 def without_earlier(batch: RecordBatch, offset: int) -> RecordBatch | None:
@@ -132,21 +172,36 @@ def read_batches(
 
     `at_end` is called if the segment ends within a batch, or in zeros. Raises DamagedBatchError. See `read_segments`.
     """
-    path = segment.path
+    for window in _windows(segment, at_end, start, transactions_only):
+        for frame, matches in zip(window.frames, window.matches(), strict=True):
+            if not matches:
+                raise _damaged(window.path, frame, _NO_MATCH)
+            yield frame.position, window.batch(frame, with_data=not transactions_only)
+
+
+def read_windows(segments: Sequence[Segment], report: Report) -> Iterator[Window]:
+    """Read the segments of one partition in offset order, as `read_segments` does, but check no batch.
+
+    After an interrupted log cleaner, segments may have the same offsets twice.
+    """
+    for number, segment in enumerate(segments, 1):
+        yield from _windows(segment, partial(_at_end, report if number == len(segments) else None))
+
+
+def _windows(segment: Segment, at_end: _AtEnd, start: int = 0, transactions_only: bool = False) -> Iterator[Window]:
+    """Yield the batches of a segment from a position on, some megabytes at a time."""
     try:
-        with path.open("rb") as file:
+        with segment.path.open("rb") as file:
             file.seek(start)
-            for frames in _windows(segment, file, start, at_end, transactions_only):
-                for frame, matches in zip(frames, match_checksums([frame.data for frame in frames]), strict=True):
-                    yield frame.position, _batch(path, frame, matches, with_data=not transactions_only)
+            for frames in _frames(segment, file, start, at_end, transactions_only):
+                yield Window(segment.path, frames)
     except OSError as error:
-        raise SegmentError(f"cannot read {path}: {error.strerror or error}") from error
+        raise SegmentError(f"cannot read {segment.path}: {error.strerror or error}") from error
 
 
-def _windows(
+def _frames(
     segment: Segment, file: BinaryIO, start: int, at_end: _AtEnd, transactions_only: bool
-) -> Iterator[list[_Frame]]:
-    """Yield the file's batches from a position on, a window of them at a time."""
+) -> Iterator[list[Frame]]:
     path, data = segment.path, b""
     position, wanted = start, WINDOW_BYTES
     while read := file.read(min(wanted, segment.size - position - len(data))):
@@ -155,19 +210,19 @@ def _windows(
         yield frames
         position, data = position + end, data[end:]
         if data.startswith(bytes(_HEADER_UP_TO_MAGIC)):
-            _skip_zeros(_Frame(position, data), segment, file, at_end)
+            _skip_zeros(Frame(position, data), segment, file, at_end)
             return
-        wanted = max(WINDOW_BYTES, _missing_bytes(path, _Frame(position, data)))
+        wanted = max(WINDOW_BYTES, _missing_bytes(path, Frame(position, data)))
     if _has_successor(data):
         raise _damaged(
-            path, _Frame(position, data), "its length goes beyond the end of the file, but another batch follows it"
+            path, Frame(position, data), "its length goes beyond the end of the file, but another batch follows it"
         )
     if data:
         note = f"{path} ends within a batch: its last {len(data)} bytes, from position {position}, are not read"
         at_end(position, "the segment ends within a batch", note)
 
 
-def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tuple[list[_Frame], int]:
+def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tuple[list[Frame], int]:
     """Return the complete batches in `data`, and where they end in it. `data` starts at `position` in the file."""
     frames, at, length = [], 0, len(data)
     while at + _HEADER_UP_TO_MAGIC <= length:
@@ -176,12 +231,12 @@ def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tu
         if end > length or offset < 0 or size < SMALLEST_SIZE or data[at + MAGIC_AT] > MAGIC:
             break
         if not transactions_only or is_transactional_or_control(data, at):
-            frames.append(_Frame(position + at, data[at:end]))
+            frames.append(Frame(position + at, data[at:end]))
         at = end
     return frames, at
 
 
-def _missing_bytes(path: Path, start: _Frame) -> int:
+def _missing_bytes(path: Path, start: Frame) -> int:
     """Return how many bytes of a batch are missing, 0 if unknown yet. Raises SegmentError if it is not a batch."""
     if len(start.data) < _HEADER_UP_TO_MAGIC:
         return 0
@@ -209,7 +264,7 @@ def _has_successor(data: bytes) -> bool:
     return False
 
 
-def _skip_zeros(start: _Frame, segment: Segment, file: BinaryIO, at_end: _AtEnd) -> None:
+def _skip_zeros(start: Frame, segment: Segment, file: BinaryIO, at_end: _AtEnd) -> None:
     """Skip space that a broker has preallocated: zeros up to the end of the file."""
     data, end = start.data, start.position
     while data:
@@ -234,18 +289,7 @@ def _has_crc32c(data: bytes) -> bool:
     return len(data) >= HEADER_BYTES and data[MAGIC_AT] == MAGIC
 
 
-def _batch(path: Path, frame: _Frame, matches: bool, *, with_data: bool) -> RecordBatch:
-    if not matches:
-        raise _damaged(path, frame, "its checksum (CRC-32C) does not match")
-    try:
-        return (
-            read_batch(frame.data, with_data=with_data) if frame.data[MAGIC_AT] == MAGIC else read_message(frame.data)
-        )
-    except DecodeError as reason:
-        raise _damaged(path, frame, str(reason)) from reason
-
-
-def _damaged(path: Path, frame: _Frame, reason: str) -> DamagedBatchError:
+def _damaged(path: Path, frame: Frame, reason: str) -> DamagedBatchError:
     return _damaged_batch(path, frame.position, int.from_bytes(frame.data[:8], "big", signed=True), reason)
 
 

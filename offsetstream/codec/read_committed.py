@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from offsetstream.codec.batch_format import Header
 from offsetstream.codec.log_segments import Skip
 from offsetstream.codec.record_batches import ControlType, RecordBatch, control_type
 
@@ -26,15 +27,19 @@ class Transactions:
         for batch in batches:
             if self.first_open_offset is not None and batch.base_offset >= self.first_open_offset:
                 return
-            if not batch.is_control and not _is_in(self.aborted, batch) and not _is_in(self.unknown, batch):
+            if self.counts(batch):
                 yield batch
+
+    def counts(self, batch: RecordBatch | Header) -> bool:
+        """Return whether a batch has records that are not aborted; those of an open transaction are not checked."""
+        return not batch.is_control and not _is_in(self.aborted, batch) and not _is_in(self.unknown, batch)
 
     def known(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """Yield the batches without those whose transaction's end is unknown."""
         return (batch for batch in batches if batch.is_control or not _is_in(self.unknown, batch))
 
 
-def _is_in(ranges_by_producer: dict[int, list[tuple[int, int]]], batch: RecordBatch) -> bool:
+def _is_in(ranges_by_producer: dict[int, list[tuple[int, int]]], batch: RecordBatch | Header) -> bool:
     ranges = ranges_by_producer.get(batch.producer_id, [])
     after = bisect_right(ranges, batch.base_offset, key=lambda each: each[0])
     return batch.is_transactional and after > 0 and batch.base_offset < ranges[after - 1][1]

@@ -115,8 +115,11 @@ _UNREACHABLE = (
 
 
 @contextmanager
-def explain_failure(cluster: Cluster) -> Iterator[None]:
-    """Turn a failure of Spark that users can fix into one line. Other failures pass unchanged."""
+def explain_failure(cluster: Cluster | None) -> Iterator[None]:
+    """Turn a failure of Spark that users can fix into one line. Other failures pass unchanged.
+
+    `cluster`: which Spark reads; None if it reads none.
+    """
     try:
         yield
     except TablesError as error:  # a write by the driver
@@ -140,19 +143,25 @@ def explain_failure(cluster: Cluster) -> Iterator[None]:
                 f"ALTER TABLE … DROP CONSTRAINT {violated[1].split()[0]}"
             ) from error
         _raise_if_passing(error, text)
-        if _TIME_OVERFLOW in text:
-            raise _unreadable_record(cluster) from error
-        for name, right in _RIGHTS.items():
-            if name in text:
-                raise cluster.lacks([right]) from error
-        if _is_login(text):
-            cause = next(line for line in reversed(text.splitlines()) if "Caused by: " in line or _is_login(line))
-            raise RefusedLoginError(
-                f"Spark's Kafka client cannot log in at {cluster.bootstrap_server}, although librdkafka can: {cause}"
-            ) from error
-        if any(name in text for name in _UNREACHABLE):
-            raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
+        if cluster is not None:
+            _raise_if_of_cluster(cluster, error, text)
         raise
+
+
+def _raise_if_of_cluster(cluster: Cluster, error: Exception, text: str) -> None:
+    """Raise an error that says what to do, if the cluster is the cause of the failure."""
+    if _TIME_OVERFLOW in text:
+        raise _unreadable_record(cluster) from error
+    for name, right in _RIGHTS.items():
+        if name in text:
+            raise cluster.lacks([right]) from error
+    if _is_login(text):
+        cause = next(line for line in reversed(text.splitlines()) if "Caused by: " in line or _is_login(line))
+        raise RefusedLoginError(
+            f"Spark's Kafka client cannot log in at {cluster.bootstrap_server}, although librdkafka can: {cause}"
+        ) from error
+    if any(name in text for name in _UNREACHABLE):
+        raise UnreachableError(f"{cluster.bootstrap_server} stopped answering: {text.splitlines()[0]}") from error
 
 
 def _with_stack(error: Exception) -> str:

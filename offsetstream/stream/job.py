@@ -38,7 +38,7 @@ from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
 from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES, OUTAGES, Losses, Patience, Standstill
 from offsetstream.stream.metrics import Metrics
-from offsetstream.stream.monitor.observer import PartitionsChangedError
+from offsetstream.stream.monitor.watch import TopicChangedError
 from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.stall import LEASE, StallWatch
@@ -241,7 +241,7 @@ class Job:
                     return
             except LeadersChangedError as error:
                 self._progress.warn(f"Restarting: {error}")
-            except (PartitionsChangedError, NoOffsetsTopicError) as error:
+            except (TopicChangedError, NoOffsetsTopicError) as error:
                 self._progress.warn(f"Restarting: {error}")
                 topic = replace(topic, partitions=self._wait_for_topic())
                 if self._signals.stop.is_set():  # an empty list then does not mean that all partitions are gone

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 MAX_OFFSETS_AT_ONCE = 5_000_000  # of a load
 LoadBy = Literal["auto", "raw", "spark"]
 _MAX_BATCH_OFFSETS = 1_000_000  # what the driver applies at once, whatever the records are (tables/size.py)
+LOG_FORMAT = Option("Log as text lines (UTC time, INFO, WARN or ERROR, message), or as one JSON object per line.")
+FORCE = Option(
+    "Take over the tables from another job at once, without the usual minute of watching whether it still runs. If it "
+    "does, it cannot write any more and exits."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +105,7 @@ class JobSettings(Settings):
     load_by: Annotated[
         LoadBy,
         Option(
-            "How a load reads. spark: as rows, by Spark. raw: as batches, by the driver. auto: raw with a local "
+            "How a load reads. raw: as batches, by the driver. spark: as rows, by Spark. auto: raw with a local "
             "master, and by Spark what cannot be read raw."
         ),
     ] = "spark"
@@ -158,17 +163,8 @@ class JobSettings(Settings):
             "Serve at most this many series of groups; drop those of single partitions first.", metavar="N", minimum=0
         ),
     ] = 100_000
-    log_format: Annotated[
-        Literal["text", "json"],
-        Option("Log as text lines (UTC time, INFO, WARN or ERROR, message), or as one JSON object per line."),
-    ] = "text"
-    force: Annotated[
-        bool,
-        Option(
-            "Take over the tables from another job at once, without the usual minute of watching whether it still "
-            "runs. If it does, it cannot write any more and exits."
-        ),
-    ] = False
+    log_format: Annotated[Literal["text", "json"], LOG_FORMAT] = "text"
+    force: Annotated[bool, FORCE] = False
     master: Annotated[str | None, MASTER] = None
     conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -214,6 +210,34 @@ class JobSettings(Settings):
 
         short_lived = None if self.short_lived_groups else SHORT_LIVED
         return Filters(self.group_filter, self.group_exclude, self.topic_filter, self.topic_exclude, short_lived)
+
+    @property
+    def store(self) -> Store:
+        """Return the tables."""
+        from offsetstream.tables.location import store_at  # noqa: PLC0415
+
+        return store_at(self.tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesSettings(Settings):
+    """The settings of `offsetstream load`."""
+
+    tables: Annotated[str, TABLES] = "tables"
+    coordinator: Annotated[
+        Literal["new", "classic"],
+        Option("Load as the group coordinator of Kafka 4 does (new), or as that of 3.9 and older (classic)."),
+    ] = "new"
+    log_format: Annotated[Literal["text", "json"], LOG_FORMAT] = "text"
+    force: Annotated[bool, FORCE] = False
+    master: Annotated[str | None, MASTER] = None
+    conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        from offsetstream.tables.location import parse_tables  # noqa: PLC0415
+
+        object.__setattr__(self, "tables", parse_tables(self.tables))
 
     @property
     def store(self) -> Store:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,15 +25,20 @@ from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.demo.commits import commit_in_transaction
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
-from offsetstream.embedded.kafka import EmbeddedKafka
+from offsetstream.embedded.jvm import kafka_command
+from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import ClusterError
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply import raw_reader
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA, RawReader, UnreadableError
 from offsetstream.stream.monitor.broker_channel import Leaders
-from testkit.waiting import SECONDS
+from offsetstream.stream.monitor.fetch import fetched
+from testkit.segments import message, write_segment
+from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import GROUPS, commit, set_topic_config
+from tests.kafka.partition_seven import GROUPS, all_at, commit, commits, set_topic_config
+from tests.kafka.quick_compaction import offsets_in_log, quickly_compacting_kafka
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 EACH = 100  # records of each compression
@@ -229,6 +237,148 @@ def test_what_cannot_be_read_raw_is_read_by_spark(
     assert runner.said.getvalue().count(" WARN  Offsets partition 7 is read by Spark, not raw: ") == 1
     assert ", read by Spark)" in runner.said.getvalue()
     assert runner.count("committed_offsets") > 0
+
+
+@pytest.mark.long
+def test_a_topic_that_is_recreated_while_it_is_read_is_read_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log has grown past what was read, and its leader epochs start again: only the topic's id shows it."""
+    read = RawReader.read
+
+    def recreating(reader: RawReader, *places: Any) -> Iterator[pa.RecordBatch]:
+        yield from read(reader, *places)
+        if len(log_ids := runner.values("offsets_partitions", "log_id")) == 1 and log_ids == {0}:
+            admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(SECONDS)
+            kafka.restart()  # otherwise the coordinator continues with its state in memory
+            for offset in range(3):
+                commit(kafka, 100 + offset)
+
+    with EmbeddedKafka(port=free_ports(1)[0]) as kafka:
+        admin = admin_client(kafka.bootstrap_server)
+        create_topics(admin)
+        commit(kafka, 0)
+        runner = JobRunner(spark, kafka.bootstrap_server, tmp_path)
+        monkeypatch.setattr(RawReader, "read", recreating)
+        runner.job(once=True, load_by="raw").run()
+        assert "Restarting: the topic was recreated while it was read" in runner.said.getvalue()
+        assert runner.values("committed_offsets", "committed_offset") == {102}
+        assert runner.values("offset_commits", "log_id") == {1}
+
+
+@pytest.mark.long
+def test_messages_of_formats_0_and_1_are_read(spark: SparkSession) -> None:
+    """They are in the log since the cluster was Kafka 0.10: no broker of today writes them."""
+    with EmbeddedKafka() as kafka:
+        create_topics(admin_client(kafka.bootstrap_server))
+        commit(kafka, 0)
+        kafka.stop_broker(1)
+        (folder,) = kafka.folder.rglob("__consumer_offsets-7")
+        old = [message(number, number % 2, b"key %d" % number, b"value" if number % 3 else None) for number in range(9)]
+        inner = message(0, 1, b"key 9", b"a") + message(1, 1, b"key 10", None)
+        old.append(message(10, 1, None, gzip.compress(inner), attributes=1))
+        for file in folder.iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()
+        write_segment(folder, 0, *old)
+        kafka.start_broker(1)
+        commit(kafka, 1)
+        log = Log(kafka, spark)
+        stable = {7: log.stable[7]}
+        rows = by_partition(log.by_reader({7: 0}, stable))
+        assert rows == by_partition(log.by_spark({7: 0}, stable))
+        assert [row["key"] for row in rows[7]][:11] == [b"key %d" % number for number in range(11)]
+
+
+def set_quota(kafka: EmbeddedKafka, *change: str) -> None:
+    """Change the default quota of all clients by Kafka's own tool."""
+    where = ("--bootstrap-server", kafka.bootstrap_server, "--entity-type", "clients", "--entity-default")
+    words = [*where, "--alter", *change]
+    command = kafka_command("kafka_2.13", DEFAULT_VERSION, "kafka.admin.ConfigCommand", words, ())
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.long
+def test_a_broker_that_throttles_is_read_to_the_end(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    throttled = list[int]()
+
+    def noted(answer: bytes) -> Any:
+        milliseconds, parts = fetched(answer)
+        throttled.append(milliseconds)
+        return milliseconds, parts
+
+    monkeypatch.setattr(raw_reader, "_ANSWER_BYTES", 5000)
+    monkeypatch.setattr(raw_reader, "fetched", noted)
+    start = dict.fromkeys(log.stable, 0)
+    expected = by_partition(log.by_spark(start, log.stable))
+    set_quota(log.kafka, "--add-config", "consumer_byte_rate=2000")
+    try:
+        assert by_partition(log.by_reader(start, log.stable)) == expected
+    finally:
+        set_quota(log.kafka, "--delete-config", "consumer_byte_rate")
+    assert max(throttled) > 0
+
+
+@pytest.mark.long
+def test_a_log_that_is_compacted_while_it_is_read_has_the_last_of_each_key(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quickly_compacting_kafka() as kafka:
+        set_topic_config(kafka, min_compaction_lag_ms="600000")
+        for offset in range(1, 30):
+            commit(kafka, offset)
+        log = Log(kafka, spark)
+        stable = {7: log.stable[7]}
+        before = by_partition(log.by_spark({7: 0}, stable))[7]
+        monkeypatch.setattr(raw_reader, "_ANSWER_BYTES", 1)
+        reading = log.reader.read({7: 0}, stable, log.epochs)
+        rows = next(reading).to_pylist()
+        some = len(offsets_in_log(kafka))
+        set_topic_config(kafka, min_compaction_lag_ms="0")
+
+        def is_compacted() -> bool:
+            commit(kafka, 100)
+            return len(offsets_in_log(kafka)) < some // 2
+
+        await_(is_compacted, lambda: "nothing was compacted")
+        rows += pa.Table.from_batches(reading).to_pylist()
+        offsets = [row["record_offset"] for row in rows]
+        assert offsets == sorted(set(offsets))
+        assert len(rows) < len(before)
+        # The last record of a key may have gone because a later one, behind the end, replaced it.
+        last, found = ({row["key"]: row["value"] for row in each} for each in (before, rows))
+        assert found.keys() <= last.keys()
+        assert [row for row in rows if row not in before] == []
+
+
+@pytest.mark.long
+def test_a_leader_that_dies_while_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three brokers, one is killed after the first records: Spark reads its partitions from their new leaders."""
+    monkeypatch.setattr(connection, "TIMEOUT", 5.0)
+    monkeypatch.setattr(raw_reader, "_ANSWER_BYTES", 1000)
+    read, killed = RawReader.read, list[int]()
+    properties = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "1"}
+    with EmbeddedKafka(brokers=3, properties=properties) as three:
+
+        def killing(reader: RawReader, *places: Any) -> Iterator[pa.RecordBatch]:
+            for batch in read(reader, *places):
+                yield batch
+                if not killed:
+                    topic = admin_client(three.bootstrap_server).list_topics(OFFSETS_TOPIC).topics[OFFSETS_TOPIC]
+                    killed.append(topic.partitions[7].leader)
+                    three.stop_broker(killed[0], kill=True)
+
+        monkeypatch.setattr(RawReader, "read", killing)
+        create_topics(admin_client(three.bootstrap_server))
+        for offset in range(20):
+            commit(three, offset)
+        runner = JobRunner(spark, three.bootstrap_server, tmp_path)
+        runner.job(once=True).run()
+        assert commits(runner) == all_at(19)
+        assert runner.count("offset_commits") == 20 * len(all_at(0))
+        assert " WARN  Offsets partition 7 is read by Spark, not raw: " in runner.said.getvalue()
 
 
 @pytest.mark.long

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import ClusterError, first_line
-from offsetstream.spark.failures import explain_failure
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
-from offsetstream.stream.apply.raw_reader import RawReader, UnreadableError
+from offsetstream.stream.apply.raw_reader import UnreadableError
 from offsetstream.stream.controls import Controls
-from offsetstream.stream.monitor.watch import ClusterWatch
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, LoadBy
 from offsetstream.stream.state.size import Share
@@ -35,6 +36,37 @@ _TOO_SLOW = "Reading took longer than delete.retention.ms, so tombstones may be 
 _MAX_GROWTH = 10  # times as many offsets as in the last chunk, if that was mostly gaps
 
 
+class Logs(Protocol):
+    """The logs that a load reads: those of a cluster, or those in files."""
+
+    @property
+    def safe_retention(self) -> timedelta:
+        """How long a load may take before tombstones may be gone."""
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Turn a failure that users can fix into one line."""
+
+    def find_logs(self, partitions: Collection[int], book: PartitionBook) -> dict[int, PartitionEnds]:
+        """Return the logs of these partitions that can be loaded now, and take them into the book."""
+
+    def refresh_topics(self, batch: BatchId) -> None:
+        """Update the table of topics."""
+
+    def require_same_topic(self) -> None:
+        """Raise an error if what was read since `find_logs` may be of two topics."""
+
+
+class LogReader(Protocol):
+    """Reads logs in this process. `way`: what the load's line says about it."""
+
+    way: str
+
+    def read(
+        self, start: Mapping[int, int], end: Mapping[int, int], epochs: Mapping[int, int | None], /
+    ) -> Generator[pa.RecordBatch]:
+        """Yield the committed records of each partition from `start` to `end` (exclusive), in the order of its log."""
+
+
 class _TooSlowError(Exception):
     """A value may have been read before it was deleted, and its tombstone removed before it was read."""
 
@@ -47,12 +79,12 @@ class Loader:
         writer: TableWriter,
         state: StateTables,
         decoded_history: DecodedHistory,
-        source: KafkaSource,
+        source: KafkaSource | None,
         book: PartitionBook,
-        watch: ClusterWatch,
+        logs: Logs,
         controls: Controls,
         filters: Filters,
-        reader: RawReader | None,
+        reader: LogReader | None,
         load_by: LoadBy,
     ) -> None:
         self._writer = writer
@@ -60,7 +92,7 @@ class Loader:
         self._decoded_history = decoded_history
         self._source = source
         self._book = book
-        self._watch = watch
+        self._logs = logs
         self._controls = controls
         self._filters = filters
         self._reader = reader
@@ -90,7 +122,7 @@ class Loader:
             return set()
         self._by_spark = set(partitions) if self._reader is None else set()
         try:
-            with explain_failure(self._watch.cluster):
+            with self._logs.explained():
                 return self._load(partitions, batch)
         except Exception as error:
             self._book.fail_loads(first_line(error))
@@ -116,7 +148,7 @@ class Loader:
         history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
         if keeps_records:
             self._decoded_history.open(history.recorded, batch)
-        self._watch.refresh_topics(batch)
+        self._logs.refresh_topics(batch)
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
@@ -129,7 +161,7 @@ class Loader:
                     left = dict(sorted({**left, **chunk}.items()))
                     continue
                 filtered = sum(share.filtered for share in shares) if self._filters else None
-                loaded(len(chunk), offsets, filtered, "by Spark" if chunk.keys() & self._by_spark else "raw")
+                loaded(len(chunk), offsets, filtered, self._way(chunk))
                 self._controls.metrics.filtered(filtered or 0)
                 # Compaction leaves gaps. Records cost time, gaps do not.
                 records = sum(share.records for share in shares)
@@ -137,15 +169,13 @@ class Loader:
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(equivalent, _MAX_GROWTH * offsets))
         return {*left, *(set(partitions) - ends.keys())}
 
+    def _way(self, chunk: Collection[int]) -> str:
+        return "by Spark" if self._reader is None or self._by_spark.intersection(chunk) else self._reader.way
+
     def _start_loads(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
-        ends = self._watch.cluster.available_ends(partitions)
+        ends = self._logs.find_logs(partitions, self._book)
         if not ends:
             return ends
-        self._book.observe(ends)
-        others = self._watch.truncation.start_all_new_logs(ends)
-        # Skip logs that were not compared: later, nobody could tell their records from those of the log before.
-        ends = {number: end for number, end in ends.items() if number not in self._watch.truncation.unsettled}
-        self._book.observe({number: end for number, end in ends.items() if number in others})
         self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
         self._book.write(batch)
         return ends
@@ -160,7 +190,7 @@ class Loader:
             epochs = {number: end.coordinator_epoch for number, end in filled.items()}
             read = partial(self._passed, start, stable, epochs)
             try:
-                shares = self._pass(read, history, batch, sorted(ends), self._watch.settings.safe_retention)
+                shares = self._pass(read, history, batch, sorted(ends), self._logs.safe_retention)
             except _TooSlowError:
                 self._controls.progress.warn(f"{_TOO_SLOW}: reading {len(ends)} offsets partitions again")
                 shares = self._pass(read, history, batch, sorted(ends), timedelta.max)
@@ -201,6 +231,7 @@ class Loader:
         """Pass over the log between these offsets, in the way in which the partitions are read."""
         spark, placed_by = self._writer.spark, self._book.placed_by
         if self._reader is None or start.keys() & self._by_spark:
+            assert self._source is not None  # noqa: S101 - only a reader that gives nothing up comes without it
             return pass_over(self._source.read(spark, start, end), target, placed_by, self._filters)
         raw = self._reader.read(start, end, epochs)
         return pass_on_driver(raw, spark, target, placed_by, self._filters)
@@ -221,6 +252,7 @@ class Loader:
         with read(target) as passed, self._writer.bulk():
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
+            self._logs.require_same_topic()
             cells = passed.cells.fetched()
             history.append_passed(passed, batch)()
             self._report_undecodable(passed.records[UNDECODABLE])

@@ -110,6 +110,8 @@ class _Partition:
 class RawReader:
     """Reads partitions from their leaders, several brokers at once."""
 
+    way = "raw"
+
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
 
@@ -149,7 +151,7 @@ class RawReader:
                         _end_emptied(by_number, parts)
                     if any(part.num_rows for part in rows):
                         put(pa.concat_tables(rows))
-                    if first.at == before < first.end:
+                    if parts and first.at == before < first.end:  # a broker that throttles may send none
                         first.wait()
                     # Who got records goes to the end: a broker fills its answer from the first partition on.
                     left = sorted((each for each in left if each.at < each.end), key=lambda each: each.moved_at)
@@ -236,13 +238,21 @@ def _records(partition: _Partition, part: Fetched) -> pa.Table:
             raise partition.refuse(f"the batch at offset {_offset(data)} is damaged (CRC-32C)")
     first = partition.at
     try:
-        rows = read_columns(list(_committed(partition, batches, part.aborted)))
+        return raw_rows(partition.number, list(_committed(partition, batches, part.aborted)), first, partition.end)
     except DecodeError as error:
         raise partition.refuse(f"a batch from offset {first} on is damaged: {error}") from error
+
+
+def raw_rows(number: int, batches: Sequence[bytes], first: int, end: int) -> pa.Table:
+    """Return the records of a partition's batches from offset `first` to `end` (exclusive), with `RAW_SCHEMA`.
+
+    Raises DecodeError.
+    """
+    rows = read_columns(batches)
     offsets = rows["record_offset"]
-    rows = rows.filter(pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, partition.end)))
+    rows = rows.filter(pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, end)))
     columns = [
-        pa.repeat(pa.scalar(partition.number, pa.int32()), rows.num_rows),
+        pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
         rows["record_offset"],
         timestamps_of(rows["timestamp_ms"].fill_null(-1)),  # as a consumer returns it
         rows["key"],

@@ -155,7 +155,7 @@ class Attempt:
         """Work until the job is to stop or, with `once`, until everything is applied.
 
         `may_continue`: whether the query may continue from the last checkpoint, as after a clean stop. Raise
-        ClusterError, and PartitionsChangedError if the topic has other partitions than at the start of the attempt.
+        ClusterError, and TopicChangedError if the topic has other partitions than at the start of the attempt.
         """
         self._watch.settings.look()
         limit_idle_consumers(self._writer.spark, self._watch.settings.largest_batch)

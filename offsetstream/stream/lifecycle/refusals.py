@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetstream.stream.monitor.observer import PartitionsChangedError
+from offsetstream.stream.monitor.watch import TopicChangedError
 
 
 class StopRequestedError(Exception):
@@ -23,4 +23,4 @@ class PlacementChangedError(Exception):
     """The brokers place groups by another rule than the tables have. Another query must decode by that rule."""
 
 
-REFUSALS = (StopRequestedError, LeadersChangedSinceStartError, PartitionsChangedError)
+REFUSALS = (StopRequestedError, LeadersChangedSinceStartError, TopicChangedError)

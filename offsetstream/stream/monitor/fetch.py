@@ -70,13 +70,13 @@ def fetch_request(places: Sequence[Place], most_bytes: int, wait_ms: int = 0, *,
 def fetched(answer: bytes) -> tuple[int, list[Fetched]]:
     """Return for how long the broker throttles this client (milliseconds), and the parts of its answer.
 
-    Raises DecodeError if the answer is an error, or is cut.
+    When it throttles, the answer may have no part. Raises DecodeError if the answer is an error, or is cut.
     """
     try:
         throttled_ms, error, _, topics = struct.unpack_from(">ihii", answer)
-        if error or topics != 1:
+        if error:
             raise DecodeError(f"the broker answers a fetch with error {error}")
-        return throttled_ms, list(_parts(answer))
+        return throttled_ms, list(_parts(answer)) if topics else []
     except struct.error:
         raise DecodeError("the broker's answer to a fetch is cut") from None
 

@@ -10,15 +10,11 @@ from offsetstream.errors import ClusterError, RefusedLoginError, UnreachableErro
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
-from offsetstream.stream.monitor.watch import ClusterWatch
+from offsetstream.stream.monitor.watch import ClusterWatch, TopicChangedError
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
 Answer = TypeVar("Answer")
-
-
-class PartitionsChangedError(Exception):
-    """The topic has other partitions than at the start of the attempt. The job starts another attempt."""
 
 
 class Observer:
@@ -46,7 +42,7 @@ class Observer:
     def look(self) -> dict[int, PartitionEnds] | None:
         """Query the partitions, update the book, and return their offsets; None if the cluster does not answer.
 
-        If a log is not the one that was read, the book starts a new log. Raise PartitionsChangedError.
+        If a log is not the one that was read, the book starts a new log. Raise TopicChangedError.
         """
         return self._answer(self._look)
 
@@ -57,7 +53,7 @@ class Observer:
     def _look(self) -> dict[int, PartitionEnds]:
         leaders = self.watch.cluster.leaders()
         if leaders.keys() != self._book.rows.keys():
-            raise PartitionsChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
+            raise TopicChangedError(f"the topic has {len(leaders)} partitions, not {len(self._book.rows)}")
         led = [number for number in self._book.partitions if leaders[number] is not None]
         self._book.coordinators.lose(set(self._book.partitions) - set(led))
         if not led:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from offsetstream.cluster import connection
-from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, read_batch, record_count
+from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Extent, read_batch
 from offsetstream.codec.message_format import read_message
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError
@@ -104,7 +104,7 @@ def _in_batch(data: bytes, start: int, end: int) -> tuple[int, int, int]:
     is_old = data[MAGIC_AT] != MAGIC
     batch = read_message(data) if is_old else read_batch(data, with_data=False)
     base, batch_end = batch.base_offset, batch.next_offset
-    if batch.is_control or (not is_old and record_count(data) == batch_end - base):
+    if batch.is_control or (not is_old and Extent.of(data).records == batch_end - base):
         return base, batch_end, 0
     start, end = max(start, base), min(end, batch_end)
     records = batch.records if is_old else read_batch(data).records

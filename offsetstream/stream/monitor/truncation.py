@@ -51,6 +51,10 @@ class TruncationDetector:
         self._epoch_ends = epoch_ends
         self.unsettled: set[int] = set()
 
+    def is_recreated(self) -> bool:
+        """Return whether the topic has another id than at the last check. Raise ClusterError."""
+        return self._topic_id() != self._known_id
+
     def lost(self, log_ids: Mapping[int, int], ends: Mapping[int, PartitionEnds]) -> list[int]:
         """Return the partitions with which a query that started with the logs `log_ids` must not continue.
 

@@ -40,6 +40,10 @@ class HistoryClaims:
             if instant is not None and since is not None and since < instant:
                 self._rows.learn(number, history_complete_from=instant)
 
+    def complete_since(self, partition: int, instant: datetime) -> None:
+        """Record that the log had all records from the instant on."""
+        self._rows.set(partition, history_complete_from=instant)
+
     def advance(self, partition: int, *, is_incomplete: bool) -> None:
         """Take a batch. `is_incomplete`: some of its records were gone before the job read them."""
         if is_incomplete or self._is_in_the_future(self._rows[partition]):

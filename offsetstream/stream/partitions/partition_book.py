@@ -81,9 +81,10 @@ class PartitionBook:
         """The next offset to apply of each partition. Partitions without one are missing."""
         return {number: row.next_offset for number, row in self._rows.items() if row.next_offset is not None}
 
-    def observe(self, ends: Mapping[int, PartitionEnds]) -> None:
-        """Take the current offsets and leaders of the partitions (rule 6)."""
-        self.coordinators.observe(ends)
+    def observe(self, ends: Mapping[int, PartitionEnds], *, with_leaders: bool = True) -> None:
+        """Take the current offsets and leaders of the partitions (rule 6). Log files do not say who leads."""
+        if with_leaders:
+            self.coordinators.observe(ends)
         for number, seen in ends.items():
             self._rows.learn(
                 number,

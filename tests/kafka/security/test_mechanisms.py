@@ -9,6 +9,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.properties import read_properties
 from offsetstream.errors import UnauthorisedError, UsageError
 from offsetstream.spark.source import KafkaSource
+from offsetstream.stream.apply.raw_reader import RawReader
 from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.stream.monitor.epoch_ends import EpochEnd, EpochEnds
 from offsetstream.stream.monitor.raw_log import RawLog
@@ -55,6 +56,10 @@ def test_confluent_kafka_and_spark_log_in_with_one_file(
     high_watermarks = {number: end.high_watermark for number, end in ends.items()}
     found = EpochEnds(leaders).of(dict.fromkeys(ends, (0, 0)))
     assert found == {number: EpochEnd(0, high) for number, high in high_watermarks.items()}
+
+    starts, stable = ({number: each[at] for number, each in ranges.items()} for at in (0, 1))
+    raw = RawReader(leaders).read(starts, stable, dict.fromkeys(ranges, 0))
+    assert sum(batch.num_rows for batch in raw) == read.count()
 
 
 def test_kafkas_own_admin_client_accepts_the_file(secured: Secured, tables: Path) -> None:

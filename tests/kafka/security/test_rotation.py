@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
 
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.properties import read_properties
 from offsetstream.cluster.rights import COMMANDS
+from offsetstream.stream.apply import raw_reader
+from offsetstream.stream.apply.raw_reader import RawReader
+from offsetstream.stream.monitor.broker_channel import Leaders
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.certificates import sign
@@ -127,3 +134,26 @@ def test_tokens_are_replaced_before_they_expire(changing: Secured) -> None:
         changing.commit("late", "orders")
         running.await_(lambda: "late" in groups(changing))
     assert " WARN " not in running.said()
+
+
+def test_a_long_raw_read_renews_its_token(
+    changing: Secured, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker ends a connection whose token has expired, unless the client logs in again (KIP-368)."""
+    for number in range(60):
+        changing.commit(f"group-{number}", "orders")
+    changing.tokens.seconds = 6
+    server, properties = changing.servers["oauth"], read_properties(str(changing.files["oauth"]))
+    cluster = Cluster(server, properties)
+    ends = cluster.available_ends(range(50))
+    stable = {number: end.last_stable_offset for number, end in ends.items()}
+    epochs = {number: end.coordinator_epoch for number, end in ends.items()}
+    monkeypatch.setattr(raw_reader, "_ANSWER_BYTES", 1)
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # never None while Spark runs
+    system.clearProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls")  # tests before had another server of tokens
+    before, rows = changing.tokens.given, 0
+    for batch in RawReader(Leaders(spark, cluster, properties)).read(dict.fromkeys(stable, 0), stable, epochs):
+        rows += batch.num_rows
+        time.sleep(0.3)
+    assert rows == sum(stable.values()) > 60
+    assert changing.tokens.given > before + 3

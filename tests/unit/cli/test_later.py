@@ -56,6 +56,7 @@ NOT_ASKED = {
     **dict.fromkeys(
         ("run", "stop", "reload", "repair", "maintain", "demo"), "work on tables, and say nothing about groups"
     ),
+    "load": "makes tables: tests/kafka/test_load_files.py asks them",
     **dict.fromkeys(("views create", "views script", "views serve"), "hand over the views, which sql asks here"),
     "verify": "compares with the live cluster, and waits for a job that is behind: tests/kafka",
     "topics describe": "asks the live cluster: tests/kafka/test_topics_describe.py",

@@ -11,7 +11,7 @@ from offsetstream.progress import Progress
 from offsetstream.stream import job as module
 from offsetstream.stream.job import Job
 from offsetstream.stream.lifecycle.attempt import OffsetsTopic
-from offsetstream.stream.monitor.observer import PartitionsChangedError
+from offsetstream.stream.monitor.watch import TopicChangedError
 from offsetstream.stream.settings import JobSettings
 
 
@@ -29,7 +29,7 @@ def test_a_stop_while_the_topic_changes_removes_no_partition(tmp_path: Path, mon
 
         def run(self, *, may_continue: bool) -> None:
             job.stop()
-            raise PartitionsChangedError(f"the topic has another count; {may_continue=}")
+            raise TopicChangedError(f"the topic has another count; {may_continue=}")
 
     monkeypatch.setattr(module, "Attempt", Attempt)
     topic = OffsetsTopic(job._cluster, job._leaders, [0, 1, 2], "new")
