@@ -108,7 +108,7 @@ class JobSettings(Settings):
             "How a load reads. raw: as batches, by the driver. spark: as rows, by Spark. auto: raw with a local "
             "master, and by Spark what cannot be read raw."
         ),
-    ] = "spark"
+    ] = "auto"
     max_transaction_timeout: Annotated[
         timedelta,
         Option("Warn of a transaction that blocks an offsets partition for longer.", "MINUTES", MINUTES),

@@ -25,7 +25,12 @@ from testkit.waiting import SECONDS, await_
 
 
 class JobRunner:
-    """One set of tables and checkpoints, with jobs that write to them."""
+    """One set of tables and checkpoints, with jobs that write to them.
+
+    `may_fall_back`: whether Spark may read what cannot be read raw, as while leaders move.
+    """
+
+    may_fall_back = False
 
     def __init__(self, spark: SparkSession, bootstrap_server: str, folder: Path) -> None:
         self.tables = PathStore(str(folder / "tables"))
@@ -42,6 +47,7 @@ class JobRunner:
     def run_once(self) -> None:
         """Apply all records that are in the topic now."""
         self.job(once=True).run()
+        assert self.may_fall_back or "is read by Spark, not raw" not in self.said.getvalue()
 
     @contextmanager
     def running(self, trigger: str = "0 seconds", **changes: Any) -> Iterator[Job]:

@@ -17,7 +17,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_in_transaction
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.apply import load
-from offsetstream.stream.apply.log_pass import pass_over
+from offsetstream.stream.apply.log_pass import pass_on_driver
 from offsetstream.verify.ledger import ledger_differences
 from offsetstream.verify.topic import TopicReader
 from testkit.waiting import at_work
@@ -110,9 +110,9 @@ def test_history_is_not_complete_before_records_that_compaction_removed_during_a
         if not sent_before_load:
             sent_before_load.append(len(committer.sent))
             runner.await_(lambda: len(committer.sent) > sent_before_load[0] + 50)
-        return pass_over(*arguments, **options)
+        return pass_on_driver(*arguments, **options)
 
-    monkeypatch.setattr(load, "pass_over", slowly)
+    monkeypatch.setattr(load, "pass_on_driver", slowly)
     with committer.committing():
         runner.await_(lambda: len(committer.sent) > 20)
         runner.run_once()
