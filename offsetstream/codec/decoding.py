@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.codec import offset_commits, records
-from offsetstream.codec.arrow_strings import bitmap, numbers
+from offsetstream.codec.arrow_strings import bitmap, numbers, spread
 from offsetstream.codec.columns import EXCLUDED, Bools, Cursor, Numbers, read_int16
 from offsetstream.codec.decode_reasons import DecodeReasons
 from offsetstream.codec.group_records import JSON_COLUMNS, decode_group_records
@@ -150,10 +150,8 @@ class _Batch:
         decoded = decode_group_records(self.keys.take(rows).to_pylist(), self.values.take(rows).to_pylist())
         self.findings.add_each([rows[index] for index in decoded.reasons], list(decoded.reasons.values()))
         self.key_read[rows[decoded.bad_keys]] = False
-        index_of_row = np.full(len(self.keys), -1, np.int64)
-        index_of_row[rows] = np.arange(len(rows))
-        index = pa.array(index_of_row, mask=index_of_row < 0)
-        return {name: pa.array(getattr(decoded, name), pa.string()).take(index) for name in JSON_COLUMNS}
+        texts = {name: pa.array(getattr(decoded, name), pa.string()) for name in JSON_COLUMNS}
+        return {name: spread(column, rows, len(self.keys)) for name, column in texts.items()}
 
     def _value_columns(self) -> dict[str, pa.Array]:
         columns = offset_commits.value_columns(self.value, self.read_value, self.value.ok)

@@ -17,6 +17,7 @@ from tests.unit.codec.by_record import Record, decode_one
 
 _KEY, _ = encode_record({"type": 1, "data": {"group": "grüppe", "topic": "topic", "partition": 3}}, None)
 _COMMITS = [Layout(key_type, version) for key_type in (0, 1) for version in range(5)]
+_MEMBER = {"groupInstanceId": None, "rebalanceTimeout": 1, "sessionTimeout": 1, "subscription": "", "assignment": ""}
 _TAGS = [b"\0", b"\1\0\x10" + bytes(range(16)), b"\1\0\0" + bytes(range(16)), b"\1\x64\3abc", b"\2\0\x10" + b"x" * 16]
 
 
@@ -243,3 +244,30 @@ def test_invalid_utf8_among_many() -> None:
     values = [b"\0\2" + b"\0" * 8 + struct.pack(">h", len(text)) + text + b"\0" * 8 for text in strings]
     rows = check([(_KEY, value) for value in values])
     assert [row["metadata"] for row in rows] == ["a\ufffdb\ufffd" if text is bad else "日本" for text in strings]
+
+
+def test_one_large_record_costs_its_own_bytes() -> None:
+    """Arrow's `take` would allocate as many bytes for each of the others."""
+    key, value = encode_record(
+        {"type": 2, "data": {"group": "large"}},
+        {
+            "version": 3,
+            "data": {
+                "protocolType": "consumer",
+                "generation": 1,
+                "protocol": "range",
+                "leader": None,
+                "currentStateTimestamp": -1,
+                "members": [dict.fromkeys(("memberId", "clientId", "clientHost"), "x" * 30_000) | _MEMBER] * 30,
+            },
+        },
+    )
+    commit, offset = _KEY, encode_value(1, {"version": 0, "data": {"offset": 1, "metadata": "", "commitTimestamp": 1}})
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        rows = decode([(commit, offset)] * 10_000 + [(key, value)])
+    finally:
+        pa.set_memory_pool(before)
+    assert rows[-1]["error"] is None
+    assert pool.max_memory() < 100_000_000
