@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from offsetstream.cli.options import settings_options
-from offsetstream.cli.own_spark import own_spark
 from offsetstream.cli.run import errors_logged
 from offsetstream.cli.segments import topics_option
 from offsetstream.cli.signals import stop_on_signal
@@ -42,7 +41,10 @@ def load(places: tuple[str, ...], topic_names: Mapping[str, str], **options: Any
     with errors_logged(progress):
         settings, stop = FilesSettings(**options), threading.Event()
         with stop_on_signal(stop.set):
-            session = own_spark(settings.master, settings.conf)
-            from offsetstream.stream.files import FilesLoad  # noqa: PLC0415 - slow: PySpark
+            from offsetstream.spark.local import LocalSpark  # noqa: PLC0415 - slow: PySpark
+
+            # Java starts while the files are looked at.
+            session = LocalSpark(settings.master, settings.conf, log_format=settings.log_format).running()
+            from offsetstream.stream.files import FilesLoad  # noqa: PLC0415
 
             FilesLoad(settings, places, topic_names, session, progress, stop).run()

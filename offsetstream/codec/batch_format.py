@@ -84,6 +84,11 @@ def is_transactional_or_control(data: bytes, at: int) -> bool:
     return data[at + MAGIC_AT] == MAGIC and bool(data[at + _ATTRIBUTES_AT] & (_TRANSACTIONAL | _CONTROL))
 
 
+def is_compressed(data: bytes) -> bool:
+    """Whether the records of a batch are compressed, or may be, as in a message of an older format."""
+    return data[MAGIC_AT] != MAGIC or bool(data[_ATTRIBUTES_AT] & _COMPRESSION)
+
+
 def read_batch(data: bytes, *, with_data: bool = True) -> RecordBatch:
     """Read a batch. `data` goes from its base offset to its end; the caller checks the checksum. Raises DecodeError.
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from offsetstream.codec.batch_format import Extent, is_transactional_or_control
-from offsetstream.codec.log_folders import LogPartition, find_replicas
+from offsetstream.codec.log_folders import LogPartition
 from offsetstream.codec.log_segments import Report, Segment, read_windows, require_order
 from offsetstream.codec.read_committed import Transactions, find_transactions
 from offsetstream.codec.record_batches import RecordBatch
@@ -57,33 +57,42 @@ class ReadableLog:
         return self.replica.partition.number
 
 
-def open_logs(places: Sequence[str | Path], warn: Report) -> list[ReadableLog]:
-    """Choose a replica of each partition in the places, and find what of it is committed.
+def open_logs(found: Sequence[LogPartition], warn: Report) -> list[ReadableLog]:
+    """Choose a replica of each partition (see `find_replicas`), and find what of it is committed.
 
     Of several, the one with the last leader epoch is read, and of these the longest. It is read up to the greatest high
-    watermark of all. `warn` gets a sentence for each fact that no file shows. Raises UsageError and SegmentError.
+    watermark of all. `warn` gets a sentence for each fact that no file shows. Raises SegmentError.
     """
     checkpoints = _Checkpoints(warn)
-    replicas = [checkpoints.replica(partition) for partition in find_replicas(places)]
+    replicas = [checkpoints.replica(partition) for partition in found]
     by_number = groupby(replicas, key=lambda replica: replica.partition.number or 0)
     return [_chosen(number, list(of_partition), warn) for number, of_partition in by_number]
 
 
-def cluster_ids(places: Sequence[str | Path]) -> set[str]:
+def cluster_ids(found: Sequence[LogPartition]) -> set[str]:
     """Return the ids of the clusters whose brokers wrote the replicas, as far as `meta.properties` has them."""
-    folders = {replica.path.resolve().parent for replica in find_replicas(places)}
-    lines = [line for folder in folders for line in _lines(folder / "meta.properties")]
+    lines = [line for folder in _log_directories(found) for line in _lines(folder / "meta.properties")]
     return {line.partition("=")[2].strip() for line in lines if line.startswith("cluster.id=")}
 
 
-def topic_names(places: Sequence[str | Path]) -> dict[str, str]:
+def topic_names(found: Sequence[LogPartition]) -> dict[str, str]:
     """Return the names of topic ids, from the folders of all topics beside those of the replicas."""
-    found = {}
-    for above in {replica.path.resolve().parent for replica in find_replicas(places)}:
-        for path in above.glob("*-*/partition.metadata"):
+    names = {}
+    for folder in _log_directories(found):
+        for path in folder.glob("*-*/partition.metadata"):
             ids = [line.partition(":")[2].strip() for line in _lines(path) if line.startswith("topic_id:")]
-            found.update(dict.fromkeys(ids, path.parent.name.rpartition("-")[0]))
-    return found
+            names.update(dict.fromkeys(ids, path.parent.name.rpartition("-")[0]))
+    return names
+
+
+def _log_directories(found: Sequence[LogPartition]) -> set[Path]:
+    return {_folder(partition).parent for partition in found}
+
+
+def _folder(partition: LogPartition) -> Path:
+    """Return the folder of the partition's segments."""
+    path = partition.path.resolve()
+    return path if path.is_dir() else path.parent
 
 
 class _Checkpoints:
@@ -95,7 +104,7 @@ class _Checkpoints:
 
     def replica(self, partition: LogPartition) -> Replica:
         """Return what the files say of a partition."""
-        folder = partition.path.resolve() if partition.path.is_dir() else partition.path.resolve().parent
+        folder = _folder(partition)
         epochs = self._rows(folder / "leader-epoch-checkpoint")
         ends = self._rows(folder.parent / "replication-offset-checkpoint")
         starts = self._rows(folder.parent / "log-start-offset-checkpoint")

@@ -7,7 +7,7 @@ files)", so that no job mixes them with those of the live cluster.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.answers import PartitionEnds, TopicDescription
 from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header
+from offsetstream.codec.log_folders import LogPartition, find_replicas
 from offsetstream.codec.log_replicas import ReadableLog, cluster_ids, open_logs, topic_names
 from offsetstream.codec.log_segments import Window, read_windows
 from offsetstream.codec.wire import DecodeError
@@ -26,7 +27,7 @@ from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_ended_java, explain_failure
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.load import Loader
-from offsetstream.stream.apply.raw_reader import raw_rows
+from offsetstream.stream.apply.raw_reader import in_pieces, raw_rows
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.monitor.topic_book import TopicBook
@@ -74,11 +75,14 @@ class FilesLoad:
 
     def run(self) -> None:
         """Load all partitions of the files. Raises UsageError, SegmentError and TablesError."""
-        logs = open_logs(self._places, self._progress.warn)
-        store = self._settings.store
+        found = find_replicas(self._places)
+        size = sum(segment.size for replica in found for segment in replica.segments)
+        self._progress.say(f"Reading the headers of all batches: {len(found)} replicas, {size / 2**20:,.0f} MiB")
+        logs, cluster_id = open_logs(found, self._progress.warn), self._cluster_id(found)
+        names, store = {**topic_names(found), **self._names}, self._settings.store
         with explain_ended_java(), self._session as spark:
             tables = (store.read_by(spark) if store.needs_spark else store).for_job()
-            create = partial(create_tables, tables, f"{self._cluster_id()} (from files)", self._settings.coordinator)
+            create = partial(create_tables, tables, f"{cluster_id} (from files)", self._settings.coordinator)
             create([JOB_LEASE])
             lease = take_lease(tables, self._progress.say, self._signals.stop, force=self._settings.force)
             if lease is None:
@@ -86,54 +90,53 @@ class FilesLoad:
             with Heartbeat(lease, self._stop_requested, lambda: None, on_fault=self._progress.warn):
                 create(None)
                 tables.in_spark(spark).require_reachable()
-                self._load(TableWriter(spark, tables), logs, lease)
+                files = _Files(logs, cluster_id, TopicBook(tables), names)
+                self._load(TableWriter(spark, tables), files, lease)
 
     def _stop_requested(self, by: str) -> None:
         self._signals.stop.set()
         self._progress.say(f"Stop requested by {by}")
 
-    def _cluster_id(self) -> str:
-        found = cluster_ids(self._places)
-        if len(found) > 1:
-            raise UsageError(f"the files are of several clusters ({', '.join(sorted(found))}): give those of one")
-        if not found:
+    def _cluster_id(self, found: Sequence[LogPartition]) -> str:
+        ids = cluster_ids(found)
+        if len(ids) > 1:
+            raise UsageError(f"the files are of several clusters ({', '.join(sorted(ids))}): give those of one")
+        if not ids:
             self._progress.warn("No meta.properties beside the partitions' folders names the cluster: it is unknown")
-        return next(iter(found), "unknown")
+        return next(iter(ids), "unknown")
 
-    def _load(self, writer: TableWriter, logs: Sequence[ReadableLog], lease: Lease) -> None:
+    def _load(self, writer: TableWriter, files: _Files, lease: Lease) -> None:
         tables, checkpoint_id = writer.tables, lease.next_checkpoint_id(writer.tables)
         lease.use_checkpoint(checkpoint_id, None)
         batch = BatchId(checkpoint_id, -1)
         in_parallel([partial(shut_out_older, tables, name, batch) for name in all_schemas()])
-        book = PartitionBook(tables, [log.number for log in logs])
-        self._require_own(book, logs)
+        book = PartitionBook(tables, files.logs)
+        self._require_own(book, files.logs)
         book.placement_rule = RECORDS  # the files may not have all partitions, so that Kafka's hash is not known
-        topics = TopicBook(tables)
-        found = _Files(logs, topics, {**topic_names(self._places), **self._names})
+        names = files.topics.names
         loader = Loader(
             writer,
-            StateTables(tables, self._settings.coordinator, book.log_ids, topics.names, lambda: True),
-            DecodedHistory(writer, book, topics.names, MAX_OFFSETS_AT_ONCE),
+            StateTables(tables, self._settings.coordinator, book.log_ids, names, lambda: True),
+            DecodedHistory(writer, book, names, MAX_OFFSETS_AT_ONCE),
             None,
             book,
-            found,
+            files,
             self._controls(lease),
             NO_FILTERS,
-            SegmentReader(logs),
+            SegmentReader(files.logs),
             "raw",
         )
-        loader.load([log.number for log in logs if not book.rows[log.number].is_owned], checkpoint_id)
+        loader.load([number for number in files.logs if not book.rows[number].is_owned], checkpoint_id)
         if self._signals.stop.is_set():
             self._progress.say("Stopped: the same command continues here")
             return
-        self._end(tables, book, found, batch)
+        self._end(tables, book, files, batch)
 
-    def _require_own(self, book: PartitionBook, logs: Sequence[ReadableLog]) -> None:
+    def _require_own(self, book: PartitionBook, logs: Mapping[int, ReadableLog]) -> None:
         """Raise TablesError if the tables have other files than these."""
-        ends = {log.number: log.last_stable_offset for log in logs}
-        others = [
-            number for number, row in book.rows.items() if row.load_end_offset not in (None, ends[number])
-        ] + book.gone
+        ends = {number: row.load_end_offset for number, row in book.rows.items()}
+        changed = [number for number, end in ends.items() if end not in (None, logs[number].last_stable_offset)]
+        others = changed + book.gone
         if others:
             raise TablesError(
                 f"{self._settings.tables} has partition {others[0]} from other files than these: name a new folder "
@@ -144,22 +147,22 @@ class FilesLoad:
         stalls = StallWatch(timedelta(0), self._progress.warn, lambda _: None)
         return Controls(lease, self._signals, self._progress, JobMetrics(), stalls)
 
-    def _end(self, tables: Store, book: PartitionBook, found: _Files, batch: BatchId) -> None:
+    def _end(self, tables: Store, book: PartitionBook, files: _Files, batch: BatchId) -> None:
         """Record since when the history is complete, and that the tables end at the newest record."""
-        for number, since in found.complete_since().items():
+        for number, since in files.complete_since().items():
             book.claims.complete_since(number, since)
         book.note_placement()
         book.write(batch)
         row = {
             **dict.fromkeys(load_schema(CLUSTER).column_names),
-            "cluster_id": self._cluster_id(),
+            "cluster_id": files.cluster_id,
             "group_coordinator": self._settings.coordinator,
             "observed_at": datetime.now(UTC),
-            "ended_at": found.ended_at,
+            "ended_at": files.ended_at,
         }
         overwrite_rows(tables, CLUSTER, [row], batch)
         self._progress.say(
-            f"Everything is loaded. These tables end at {found.ended_at.isoformat(timespec='seconds')}, and 'now' "
+            f"Everything is loaded. These tables end at {files.ended_at.isoformat(timespec='seconds')}, and 'now' "
             "means that time"
         )
 
@@ -167,9 +170,12 @@ class FilesLoad:
 class _Files:
     """The logs in files, as a load needs them. `ended_at`: the time of the newest record of all."""
 
-    def __init__(self, logs: Sequence[ReadableLog], topics: TopicBook, names: Mapping[str, str]) -> None:
-        self._logs = {log.number: log for log in logs}
-        self._topics = topics
+    def __init__(
+        self, logs: Sequence[ReadableLog], cluster_id: str, topics: TopicBook, names: Mapping[str, str]
+    ) -> None:
+        self.logs = {log.number: log for log in logs}
+        self.cluster_id = cluster_id
+        self.topics = topics
         self._names = names
         newest = [log.newest_ms for log in logs if log.newest_ms is not None]
         if not newest:
@@ -182,7 +188,7 @@ class _Files:
         return explain_failure(None)
 
     def find_logs(self, partitions: Collection[int], book: PartitionBook) -> dict[int, PartitionEnds]:
-        ends = {number: self._ends(self._logs[number]) for number in partitions}
+        ends = {number: self._ends(self.logs[number]) for number in partitions}
         book.observe(ends, with_leaders=False)
         return ends
 
@@ -194,17 +200,17 @@ class _Files:
         topics = [
             TopicDescription(topic_id, name, None, name in _INTERNAL_TOPICS) for topic_id, name in self._names.items()
         ]
-        self._topics.observe(topics, batch)
+        self.topics.observe(topics, batch)
 
     def require_same_topic(self) -> None:
         """Files have no other topic."""
 
     def complete_since(self) -> dict[int, datetime]:
         """Return since when each log has all records; at the latest since the end."""
-        known = {number: log.complete_since_ms for number, log in self._logs.items()}
+        known = {number: log.complete_since_ms for number, log in self.logs.items()}
         oldest = min((each for each in known.values() if each is not None), default=None)
         # What is complete from its first offset on was empty before.
-        known |= {number: oldest for number, log in self._logs.items() if not log.complete_from}
+        known |= {number: oldest for number, log in self.logs.items() if not log.complete_from}
         return {number: self.ended_at if ms is None else _time(ms) for number, ms in known.items()}
 
 
@@ -213,8 +219,8 @@ class SegmentReader:
 
     way = "from files"
 
-    def __init__(self, logs: Sequence[ReadableLog]) -> None:
-        self._logs = {log.number: log for log in logs}
+    def __init__(self, logs: Mapping[int, ReadableLog]) -> None:
+        self._logs = logs
 
     def read(
         self, start: Mapping[int, int], end: Mapping[int, int], _epochs: Mapping[int, int | None], /
@@ -226,24 +232,24 @@ class SegmentReader:
     def _read(self, log: ReadableLog, at: int, end: int) -> Generator[pa.RecordBatch]:
         for window in read_windows(log.replica.partition.segments, lambda _: None):
             window.require_checksums()
-            rows = self._rows(log, window, at, end)
-            yield from rows.combine_chunks().to_batches()
+            try:
+                for rows in raw_rows(log.number, self._counting(log, window), at, end):
+                    yield from in_pieces(rows)
+            except DecodeError:
+                for frame in window.frames:
+                    window.batch(frame)  # names the batch
+                raise
             if window.frames:
                 at = max(at, window.extent(window.frames[-1]).next_offset)
             if at >= end:
                 return
 
     @staticmethod
-    def _rows(log: ReadableLog, window: Window, at: int, end: int) -> pa.Table:
-        def counts(data: bytes) -> bool:
-            return data[MAGIC_AT] != MAGIC or log.transactions.counts(Header.of(data))
-
-        try:
-            return raw_rows(log.number, [frame.data for frame in window.frames if counts(frame.data)], at, end)
-        except DecodeError:
-            for frame in window.frames:
-                window.batch(frame)  # names the batch
-            raise
+    def _counting(log: ReadableLog, window: Window) -> Iterator[bytes]:
+        """Yield the batches whose records are not aborted."""
+        for frame in window.frames:
+            if frame.data[MAGIC_AT] != MAGIC or log.transactions.counts(Header.of(frame.data)):
+                yield frame.data
 
 
 def _time(ms: int) -> datetime:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from queue import Full, Queue
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from offsetstream.codec.batch_columns import read_columns
-from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header, read_batch
+from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header, is_compressed, read_batch
 from offsetstream.codec.log_segments import match_checksums
 from offsetstream.codec.record_batches import ControlType, control_type
 from offsetstream.codec.wire import DecodeError
@@ -46,6 +48,9 @@ PATIENCE = 30.0  # seconds without a record of a partition that has some left
 THREAD = "offsetstream-raw-reader"
 _ANSWER_BYTES = 16 << 20
 _WAIT_MS = 100
+PIECE_BYTES = 32 << 20  # as Spark's batches (spark/settings.py)
+_MOST_HELD = 64 << 20  # bytes of batches that are read at once
+_MOST_COMPRESSED = 32  # how much larger than it is a compressed batch is taken to be
 _AHEAD = 2  # tables of records that wait for the caller
 _POLL_SECONDS = 0.2
 _NOT_YET = 78  # OFFSET_NOT_AVAILABLE: a new leader does not know yet up to where records are committed (KIP-207)
@@ -131,7 +136,7 @@ class RawReader:
             for address, numbers in led.items():
                 readers.start(partial(self._read_broker, address, [partitions[number] for number in numbers]))
             for rows in readers.found():
-                yield from rows.combine_chunks().to_batches()
+                yield from in_pieces(rows)
 
     def _read_broker(
         self, address: tuple[str, int], partitions: list[_Partition], put: Callable[[pa.Table], None]
@@ -146,11 +151,10 @@ class RawReader:
                     throttled_ms, parts = fetched(channel.ask(*FETCH, request))
                     by_number = {partition.number: partition for partition in left}
                     first, before = left[0], left[0].at
-                    rows = [_records(by_number[part.number], part) for part in parts if part.number in by_number]
+                    for rows in _together(_records(by_number[part.number], part) for part in parts):
+                        put(rows)
                     if not any(part.records for part in parts):
                         _end_emptied(by_number, parts)
-                    if any(part.num_rows for part in rows):
-                        put(pa.concat_tables(rows))
                     if parts and first.at == before < first.end:  # a broker that throttles may send none
                         first.wait()
                     # Who got records goes to the end: a broker fills its answer from the first partition on.
@@ -228,8 +232,8 @@ def _end_emptied(partitions: Mapping[int, _Partition], parts: Sequence[Fetched])
             partition.move(partition.end)
 
 
-def _records(partition: _Partition, part: Fetched) -> pa.Table:
-    """Return the records of the answer, and move the partition behind them."""
+def _records(partition: _Partition, part: Fetched) -> Iterator[pa.Table]:
+    """Yield the records of the answer, and move the partition behind them."""
     if part.error not in (0, _NOT_YET):
         raise partition.refuse(_REASONS.get(part.error, f"its broker answers with error {part.error}"))
     batches = list(part.batches)
@@ -238,16 +242,57 @@ def _records(partition: _Partition, part: Fetched) -> pa.Table:
             raise partition.refuse(f"the batch at offset {_offset(data)} is damaged (CRC-32C)")
     first = partition.at
     try:
-        return raw_rows(partition.number, list(_committed(partition, batches, part.aborted)), first, partition.end)
+        yield from raw_rows(partition.number, _committed(partition, batches, part.aborted), first, partition.end)
     except DecodeError as error:
         raise partition.refuse(f"a batch from offset {first} on is damaged: {error}") from error
 
 
-def raw_rows(number: int, batches: Sequence[bytes], first: int, end: int) -> pa.Table:
-    """Return the records of a partition's batches from offset `first` to `end` (exclusive), with `RAW_SCHEMA`.
+def _together(found: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table]:
+    """Yield the tables of several partitions as few larger ones."""
+    held, size = list[pa.Table](), 0
+    for rows in chain.from_iterable(found):
+        held.append(rows)
+        size += rows.nbytes
+        if size > PIECE_BYTES:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if any(rows.num_rows for rows in held):
+        yield pa.concat_tables(held)
 
-    Raises DecodeError.
+
+def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches whose keys and values are at most `PIECE_BYTES` together, or in a batch of one row.
+
+    What is decoded of them takes many times as much memory.
     """
+    columns = [pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("key", "value")]
+    ends = np.cumsum(np.add(*(column.to_numpy() for column in columns), dtype=np.int64))
+    at = 0
+    while at < rows.num_rows:
+        before = int(ends[at - 1]) if at else 0
+        end = max(at + 1, int(np.searchsorted(ends, before + PIECE_BYTES, "right")))
+        yield from rows.slice(at, end - at).combine_chunks().to_batches()
+        at = end
+
+
+def raw_rows(number: int, batches: Iterable[bytes], first: int, end: int) -> Iterator[pa.Table]:
+    """Yield the records of a partition's batches from offset `first` to `end` (exclusive), with `RAW_SCHEMA`.
+
+    They come in as few tables as memory allows: compressed batches may be a thousand times as large. Raises
+    DecodeError.
+    """
+    held, size = list[bytes](), 0
+    for data in batches:
+        held.append(data)
+        size += len(data) * (_MOST_COMPRESSED if is_compressed(data) else 1)
+        if size > _MOST_HELD:
+            yield _raw_rows(number, held, first, end)
+            held, size = [], 0
+    if held:
+        yield _raw_rows(number, held, first, end)
+
+
+def _raw_rows(number: int, batches: Sequence[bytes], first: int, end: int) -> pa.Table:
     rows = read_columns(batches)
     offsets = rows["record_offset"]
     rows = rows.filter(pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, end)))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from offsetstream.codec.log_folders import find_replicas
 from offsetstream.codec.log_replicas import ReadableLog, cluster_ids, open_logs, topic_names
 from offsetstream.codec.record_batches import ControlType
 from offsetstream.errors import SegmentError, UsageError
@@ -27,7 +28,7 @@ def broker(folder: Path, *batches: bytes, epochs: str | None = "0\n1\n3 0\n", un
 
 def opened(*places: Path, warnings: int = 0) -> ReadableLog:
     told: list[str] = []
-    (log,) = open_logs(places, told.append)
+    (log,) = open_logs(find_replicas(places), told.append)
     assert len(told) == warnings, told
     return log
 
@@ -58,7 +59,7 @@ def test_what_no_file_says_is_told(tmp_path: Path) -> None:
 
 def test_records_that_the_chosen_replica_lacks_are_told(tmp_path: Path) -> None:
     told: list[str] = []
-    open_logs([broker(tmp_path, *LOG, until=9)], told.append)
+    open_logs(find_replicas([broker(tmp_path, *LOG, until=9)]), told.append)
     assert told == [
         f"Partition 7: {tmp_path / '__consumer_offsets-7'} ends at offset 6, but its replicas had committed up to "
         "offset 9: the rest is missing"
@@ -112,16 +113,16 @@ def test_a_batch_with_another_offset_is_damaged(tmp_path: Path) -> None:
 
 def test_the_cluster_and_the_topics_come_from_the_log_directory(tmp_path: Path) -> None:
     folder = broker(tmp_path / "data", *LOG, until=6)
-    assert (cluster_ids([folder]), topic_names([folder])) == (set(), {})
+    assert (cluster_ids(find_replicas([folder])), topic_names(find_replicas([folder]))) == (set(), {})
     (folder / "meta.properties").write_text("#\nversion=1\ncluster.id=abc\nnode.id=1\n")
     for name in ("orders-eu-0", "orders-eu-1"):
         (folder / name).mkdir()
         (folder / name / "partition.metadata").write_text("version: 0\ntopic_id: J_6l0RURRNa-7q8rdGS_oA")
-    place = folder / "__consumer_offsets-7"
-    assert (cluster_ids([place]), topic_names([place])) == ({"abc"}, {"J_6l0RURRNa-7q8rdGS_oA": "orders-eu"})
+    found = find_replicas([folder / "__consumer_offsets-7"])
+    assert (cluster_ids(found), topic_names(found)) == ({"abc"}, {"J_6l0RURRNa-7q8rdGS_oA": "orders-eu"})
 
 
 def test_a_partition_without_a_number_is_refused(tmp_path: Path) -> None:
     write_segment(tmp_path, 0, *LOG)
     with pytest.raises(UsageError, match="no partition number"):
-        open_logs([tmp_path / f"{0:020}.log"], print)
+        find_replicas([tmp_path / f"{0:020}.log"])
