@@ -1,4 +1,4 @@
-"""Upkeep of the tables by the running job, between its batches (design.md, "What stays bounded")."""
+"""Upkeep of the tables by the running job, between its batches (docs/decisions/11-upkeep.md)."""
 
 from __future__ import annotations
 

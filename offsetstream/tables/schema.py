@@ -116,7 +116,7 @@ class TableSchema:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Delta's table properties (design.md, "What stays bounded"). Any Delta reader can read such tables."""
+        """Delta's table properties (docs/decisions/11-upkeep.md). Any Delta reader can read such tables."""
         keep = self.keep_deleted_files or _KEEP_DELETED_FILES[self.kind]
         shared = {
             PROPERTY: str(SCHEMA_VERSION),

@@ -1,1 +1,1 @@
-"""Samples of end offsets, taken in a thread of the job (docs/development/design.md, "End offsets")."""
+"""Samples of end offsets, taken in a thread of the job (docs/decisions/03-end-offsets.md)."""
