@@ -57,16 +57,17 @@ class ReadableLog:
         return self.replica.partition.number
 
 
-def open_logs(found: Sequence[LogPartition], warn: Report) -> list[ReadableLog]:
+def open_logs(found: Sequence[LogPartition], latest_ms: int, warn: Report) -> list[ReadableLog]:
     """Choose a replica of each partition (see `find_replicas`), and find what of it is committed.
 
     Of several, the one with the last leader epoch is read, and of these the longest. It is read up to the greatest high
-    watermark of all. `warn` gets a sentence for each fact that no file shows. Raises SegmentError.
+    watermark of all. Timestamps after `latest_ms` are wrong, so they say nothing about the log. `warn` gets a sentence
+    for each fact that no file shows. Raises SegmentError.
     """
     checkpoints = _Checkpoints(warn)
     replicas = [checkpoints.replica(partition) for partition in found]
     by_number = groupby(replicas, key=lambda replica: replica.partition.number or 0)
-    return [_chosen(number, list(of_partition), warn) for number, of_partition in by_number]
+    return [_chosen(number, list(of_partition), latest_ms, warn) for number, of_partition in by_number]
 
 
 def cluster_ids(found: Sequence[LogPartition]) -> set[str]:
@@ -141,7 +142,7 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _chosen(number: int, replicas: Sequence[Replica], warn: Report) -> ReadableLog:
+def _chosen(number: int, replicas: Sequence[Replica], latest_ms: int, warn: Report) -> ReadableLog:
     marks = [replica.high_watermark for replica in replicas if replica.high_watermark is not None]
     until = max(marks, default=None)
     if until is None:
@@ -149,7 +150,7 @@ def _chosen(number: int, replicas: Sequence[Replica], warn: Report) -> ReadableL
             f"Partition {number}: no replication-offset-checkpoint says up to where its replicas agree, so all of its "
             "log is read"
         )
-    logs = [_scanned(replica, until, warn) for replica in replicas]
+    logs = [_scanned(replica, until, latest_ms, warn) for replica in replicas]
     if len(replicas) > 1 and any(replica.epoch is None for replica in replicas):
         warn(
             f"Partition {number}: not each of its {len(replicas)} replicas has a leader-epoch-checkpoint, so the "
@@ -166,9 +167,9 @@ def _chosen(number: int, replicas: Sequence[Replica], warn: Report) -> ReadableL
     return chosen
 
 
-def _scanned(replica: Replica, until: int | None, warn: Report) -> ReadableLog:
+def _scanned(replica: Replica, until: int | None, latest_ms: int, warn: Report) -> ReadableLog:
     """Read the headers of the batches below the offset `until`; None: of all."""
-    scan = _Scan(replica.log_start_offset, replica.log_start_offset)
+    scan = _Scan(replica.log_start_offset, replica.log_start_offset, latest_ms)
     transactions = find_transactions(scan.transactional(replica.partition.segments, until, warn))
     end = scan.end if until is None else min(until, scan.end)
     first_open = transactions.first_open_offset
@@ -189,6 +190,7 @@ class _Scan:
 
     end: int
     complete_from: int
+    latest_ms: int
     complete_since_ms: int | None = None
     newest_ms: int | None = None
 
@@ -213,7 +215,9 @@ class _Scan:
         if extent.base_offset > self.end or not is_whole:
             self.complete_from = extent.base_offset if is_whole else extent.next_offset
             self.complete_since_ms = None
-        if is_whole and self.complete_since_ms is None and extent.newest_ms >= 0:  # format 0 has no times
-            self.complete_since_ms = extent.newest_ms
         self.end = extent.next_offset
+        if not 0 <= extent.newest_ms <= self.latest_ms:  # format 0 has no times; clients may write any
+            return
+        if is_whole and self.complete_since_ms is None:
+            self.complete_since_ms = extent.newest_ms
         self.newest_ms = max(extent.newest_ms, self.newest_ms or extent.newest_ms)

@@ -31,6 +31,7 @@ from offsetstream.stream.apply.raw_reader import in_pieces, raw_rows
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.partitions.caught_up_marks import SKEW
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, FilesSettings
 from offsetstream.stream.stall import StallWatch
@@ -78,7 +79,9 @@ class FilesLoad:
         found = find_replicas(self._places)
         size = sum(segment.size for replica in found for segment in replica.segments)
         self._progress.say(f"Reading the headers of all batches: {len(found)} replicas, {size / 2**20:,.0f} MiB")
-        logs, cluster_id = open_logs(found, self._progress.warn), self._cluster_id(found)
+        latest = datetime.now(UTC) + SKEW
+        logs = open_logs(found, int(latest.timestamp() * 1000), self._progress.warn)
+        cluster_id = self._cluster_id(found)
         names, store = {**topic_names(found), **self._names}, self._settings.store
         with explain_ended_java(), self._session as spark:
             tables = (store.read_by(spark) if store.needs_spark else store).for_job()

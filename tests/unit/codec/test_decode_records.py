@@ -266,7 +266,7 @@ def test_one_large_record_costs_its_own_bytes() -> None:
     pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     pa.set_memory_pool(pool)
     try:
-        rows = decode([(commit, offset)] * 10_000 + [(key, value)])
+        rows = decode([*[(commit, offset)] * 10_000, (key, value)])
     finally:
         pa.set_memory_pool(before)
     assert rows[-1]["error"] is None

@@ -11,6 +11,7 @@ from offsetstream.errors import SegmentError, UsageError
 from testkit.segments import TRANSACTIONAL, batch, marker, write_segment
 
 ONE = [(b"k", b"v")]
+LATEST = 10**12
 LOG = tuple(batch(offset, ONE, max_ms=1000 + offset) for offset in range(6))
 
 
@@ -28,7 +29,7 @@ def broker(folder: Path, *batches: bytes, epochs: str | None = "0\n1\n3 0\n", un
 
 def opened(*places: Path, warnings: int = 0) -> ReadableLog:
     told: list[str] = []
-    (log,) = open_logs(find_replicas(places), told.append)
+    (log,) = open_logs(find_replicas(places), LATEST, told.append)
     assert len(told) == warnings, told
     return log
 
@@ -59,7 +60,7 @@ def test_what_no_file_says_is_told(tmp_path: Path) -> None:
 
 def test_records_that_the_chosen_replica_lacks_are_told(tmp_path: Path) -> None:
     told: list[str] = []
-    open_logs(find_replicas([broker(tmp_path, *LOG, until=9)]), told.append)
+    open_logs(find_replicas([broker(tmp_path, *LOG, until=9)]), LATEST, told.append)
     assert told == [
         f"Partition 7: {tmp_path / '__consumer_offsets-7'} ends at offset 6, but its replicas had committed up to "
         "offset 9: the rest is missing"
@@ -98,6 +99,12 @@ def test_nothing_is_missing_behind_the_last_hole(tmp_path: Path) -> None:
     assert opened(broker(tmp_path / "3", in_batch, *LOG[4:], until=6)).complete_from == 4
     at_end = opened(broker(tmp_path / "4", *LOG[:4], batch(4, ONE, last_delta=1), until=6))
     assert (at_end.complete_from, at_end.complete_since_ms) == (6, None)
+
+
+def test_times_of_the_future_say_nothing(tmp_path: Path) -> None:
+    wrong = [batch(offset, ONE, max_ms=LATEST + 1) for offset in (0, 1)]
+    log = opened(broker(tmp_path, *wrong, *LOG[2:4], batch(4, ONE, max_ms=2**62), until=5))
+    assert (log.complete_from, log.complete_since_ms, log.newest_ms) == (0, 1002, 1003)
 
 
 def test_segments_that_overlap_have_no_hole(tmp_path: Path) -> None:
