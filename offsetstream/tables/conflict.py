@@ -6,7 +6,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from offsetstream.errors import ConflictError
 
-# Only for functions that open the table themselves, so that each attempt sees the commit that won.
+# Only for functions that open the table themselves, so that each attempt sees the commit that won. They must take no
+# iterator: the next attempt would find it at its end.
 again_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
     stop=stop_after_attempt(8),

@@ -7,7 +7,7 @@ above it. Rows that a job did not count before it died are counted by the next o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from typing import Any
 
@@ -90,7 +90,7 @@ def _append(rows: list[dict[str, Any]], tables: Store, batch: BatchId) -> None:
         table.append([data], transaction_of(table, batch))
 
 
-def count_uncounted(tables: Store, histories: Iterable[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
+def count_uncounted(tables: Store, histories: Collection[str], above: int, batch: BatchId) -> dict[str, dict[Log, int]]:
     """Count the rows that the ledger has not counted yet; return the greatest offset of each log, by history table.
 
     If the ledger has any entry of a table, only rows with an offset of at least `above` are read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,14 +44,14 @@ def _per_partition(tables: Store, name: str, value: str) -> dict[int, int]:
 
 
 @again_on_conflict
-def overwrite_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+def overwrite_rows(tables: Store, name: str, rows: Collection[Row], batch: BatchId) -> None:
     """Replace all rows of the table, once per batch; rows keep the values of a user's columns."""
     table = tables.open(name)
     if not is_done(table, batch):
         overwrite(table, rows, transaction_of(table, batch))
 
 
-def overwrite(table: Snapshot, rows: Iterable[Row], *transactions: Transaction) -> None:
+def overwrite(table: Snapshot, rows: Collection[Row], *transactions: Transaction) -> None:
     """Replace all rows of an opened table; ConflictError if somebody else has written to it since."""
     only = with_users_columns(table, EVERY_ROW, _arrow(table.name, rows), load_schema(table.name).key)
     table.replace(EVERY_ROW, [only], *transactions)
@@ -105,7 +105,7 @@ def update_rows(table: Snapshot, change: Callable[[Row], Row | None]) -> int:
 
 
 @again_on_conflict
-def insert_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -> None:
+def insert_rows(tables: Store, name: str, rows: Collection[Row], batch: BatchId) -> None:
     """Insert rows into a history table, signed with the batch, unless the table already has their key.
 
     A repeated batch inserts what its first attempt did not: it may have observed other events.
@@ -120,5 +120,5 @@ def insert_rows(tables: Store, name: str, rows: Iterable[Row], batch: BatchId) -
     table.append([new], transaction_of(table, batch))
 
 
-def _arrow(name: str, rows: Iterable[Row]) -> pa.Table:
+def _arrow(name: str, rows: Collection[Row]) -> pa.Table:
     return pa.Table.from_pylist([dict(row) for row in rows], schema=load_schema(name).arrow)

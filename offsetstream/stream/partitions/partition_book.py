@@ -247,7 +247,7 @@ class PartitionBook:
         self._events.write(batch)
         self.epochs.note()
         rows = [*self.coordinators.known_rows(), *self._rows.gone.values()]
-        overwrite_rows(self._tables, OFFSETS_PARTITIONS, map(vars, rows), batch)
+        overwrite_rows(self._tables, OFFSETS_PARTITIONS, [vars(row) for row in rows], batch)
         self._rows.has_news = False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -49,7 +49,7 @@ class SampleTables:
         self._opened: dict[str, _OpenTable] = {}
 
     @again_on_conflict
-    def write_topic_partitions(self, rows: Iterable[Mapping[str, Any]], batch: BatchId) -> None:
+    def write_topic_partitions(self, rows: Collection[Mapping[str, Any]], batch: BatchId) -> None:
         """Replace all rows of the table."""
         with self._write(TOPIC_PARTITIONS, batch) as (table, transaction):
             overwrite(table, rows, transaction)

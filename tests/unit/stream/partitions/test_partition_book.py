@@ -1,12 +1,16 @@
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.tables import small_tables
 from offsetstream.tables.filters import NO_FILTERS, Filters
+from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import append_rows
@@ -28,6 +32,25 @@ def test_what_was_written_is_read_again(tables: PathStore, book: PartitionBook) 
     assert {number: again.rows[number] for number in range(3)} == book.rows
     assert again.rows[3].load_state is None
     assert again.next_offsets == {1: 100}
+
+
+def test_a_book_that_is_written_again_after_a_conflict_has_its_rows(
+    tables: PathStore, book: PartitionBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else commits between its look at the table and its commit."""
+    book.write(LOAD)
+    loaded(book, 1, 100)
+    arrow, others = small_tables._arrow, [PathStore(tables.root)]
+
+    def beside_another(name: str, rows: Collection[small_tables.Row]) -> pa.Table:
+        if others and name == OFFSETS_PARTITIONS:
+            small_tables.clear_rows(others.pop(), name)
+        return arrow(name, rows)
+
+    monkeypatch.setattr(small_tables, "_arrow", beside_another)
+    book.write(LOAD)
+    assert others == []
+    assert PartitionBook(tables, range(3)).rows == book.rows
 
 
 def test_a_load_from_start_to_end(book: PartitionBook) -> None:
