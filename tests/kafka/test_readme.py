@@ -64,7 +64,12 @@ def test_every_command_works(own_kafka: EmbeddedKafka, folder: Path, *, many_clu
             check=False,
         )
         assert shown.returncode == 0, (command, shown.stderr)
-        says = {"run": "Everything is applied", "maintain": "offset_commits", "config": "file "}
+        says = {
+            "run": "Everything is applied",
+            "load": "Everything is loaded",
+            "maintain": "offset_commits",
+            "config": "file ",
+        }
         assert says.get(command.split()[1], "billing") in shown.stdout + shown.stderr, command
 
 
