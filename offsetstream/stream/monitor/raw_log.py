@@ -114,7 +114,10 @@ def _in_batch(data: bytes, start: int, end: int) -> tuple[int, int, int]:
 
 def _read(answer: bytes) -> _Fetched:
     """Read the answer to a fetch of one partition."""
-    _, (part,) = fetched(answer)
+    _, parts = fetched(answer)
+    if not parts:  # the broker throttles
+        raise _UnknownError
+    part = parts[0]
     batches = list(part.batches)
     if part.error or (part.records and not batches):
         raise _UnknownError

@@ -95,3 +95,15 @@ def test_a_range_with_a_damaged_batch_is_omitted(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("epoch", "told"), [(EPOCH, {1, 2}), (EPOCH - 1, {2}), (EPOCH + 1, {2}), (None, {1, 2})])
 def test_a_leader_of_another_epoch_gives_no_answer(epoch: int | None, told: set[int]) -> None:
     assert log_of(Leader(), epoch).lost_offsets({1: (0, END), 2: (0, END)}).keys() == told
+
+
+class ThrottlingLeader(Leader):
+    """Its answer has no partition: the client is to wait."""
+
+    def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        assert (api_key, version) == (1, 11)
+        return struct.pack(">ihii", 500, 0, 0, 0)
+
+
+def test_an_answer_of_a_leader_that_throttles_says_nothing() -> None:
+    assert log_of(ThrottlingLeader()).lost_offsets({1: (0, END)}) == {}
