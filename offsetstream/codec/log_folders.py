@@ -15,8 +15,9 @@ from offsetstream.errors import UsageError
 # Indexes, snapshots, *.cleaned and *.deleted files are not part of the log.
 _SEGMENT = re.compile(r"(\d{20})\.log(\.swap)?")
 _PARTITION = re.compile(r".+-(\d{1,9})")
-_OFFSETS_PARTITION = "__consumer_offsets-[0-9]*"
-_EXAMPLE = "__consumer_offsets-12"
+OFFSETS_TOPIC = "__consumer_offsets"
+_OFFSETS_PARTITION = f"{OFFSETS_TOPIC}-[0-9]*"
+_EXAMPLE = f"{OFFSETS_TOPIC}-12"
 _ADVICE = f"give a log segment, a folder of segments, or a folder that contains folders such as {_EXAMPLE}"
 
 

@@ -12,12 +12,11 @@ from itertools import groupby
 from pathlib import Path
 
 from offsetstream.codec.batch_format import Extent, is_transactional_or_control
-from offsetstream.codec.log_folders import LogPartition
+from offsetstream.codec.log_folders import OFFSETS_TOPIC, LogPartition
 from offsetstream.codec.log_segments import Report, Segment, read_windows, require_order
 from offsetstream.codec.read_committed import Transactions, find_transactions
 from offsetstream.codec.record_batches import RecordBatch
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _NO_EPOCH = -1  # nothing was written yet
 
 

@@ -18,17 +18,15 @@ from offsetstream.codec.batch_format import (
     MAGIC_AT,
     Extent,
     is_transactional_or_control,
-    read_batch,
 )
 from offsetstream.codec.crc32c import crc32c
-from offsetstream.codec.message_format import SMALLEST_SIZE, read_message
+from offsetstream.codec.message_format import SMALLEST_SIZE, read_any_format
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import SegmentError
 
 WINDOW_BYTES = 4 << 20  # bytes to read and check at a time; more if a batch is larger
 _PREFIX = struct.Struct(">qi")  # base offset, size of the rest: the same in every format
-_NO_MATCH = "its checksum (CRC-32C) does not match"
 _HEADER_UP_TO_MAGIC = MAGIC_AT + 1  # offset, size and magic: what a broker reads first
 
 Report = Callable[[str], None]
@@ -98,21 +96,17 @@ class Window(NamedTuple):
     path: Path
     frames: list[Frame]
 
-    def matches(self) -> list[bool]:
-        """Return for each batch whether its CRC-32C matches."""
-        return match_checksums([frame.data for frame in self.frames])
-
-    def require_checksums(self) -> None:
-        """Raise DamagedBatchError for the first batch whose CRC-32C does not match."""
-        for frame, matches in zip(self.frames, self.matches(), strict=True):
+    def checked(self) -> Iterator[Frame]:
+        """Yield the batches. Raises DamagedBatchError at one whose CRC-32C does not match."""
+        for frame, matches in zip(self.frames, match_checksums([frame.data for frame in self.frames]), strict=True):
             if not matches:
-                raise _damaged(self.path, frame, _NO_MATCH)
+                raise _damaged(self.path, frame, "its checksum (CRC-32C) does not match")
+            yield frame
 
     def batch(self, frame: Frame, *, with_data: bool = True) -> RecordBatch:
         """Read a batch as `read_batch` does. Raises DamagedBatchError."""
         try:
-            is_old = frame.data[MAGIC_AT] != MAGIC
-            return read_message(frame.data) if is_old else read_batch(frame.data, with_data=with_data)
+            return read_any_format(frame.data, with_data=with_data)
         except DecodeError as reason:
             raise _damaged(self.path, frame, str(reason)) from reason
 
@@ -173,9 +167,7 @@ def read_batches(
     `at_end` is called if the segment ends within a batch, or in zeros. Raises DamagedBatchError. See `read_segments`.
     """
     for window in _windows(segment, at_end, start, transactions_only):
-        for frame, matches in zip(window.frames, window.matches(), strict=True):
-            if not matches:
-                raise _damaged(window.path, frame, _NO_MATCH)
+        for frame in window.checked():
             yield frame.position, window.batch(frame, with_data=not transactions_only)
 
 

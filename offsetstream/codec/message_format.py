@@ -9,6 +9,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, read_batch
 from offsetstream.codec.compression import NONE, decompress, repair_lz4_checksum
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.codec.wire import DecodeError
@@ -34,6 +35,11 @@ class _Message:
     @property
     def compression(self) -> int:
         return self.attributes & _COMPRESSION
+
+
+def read_any_format(data: bytes, *, with_data: bool = True) -> RecordBatch:
+    """Read a batch of format 2 as `read_batch` does, or a message as `read_message` does. Raises DecodeError."""
+    return read_batch(data, with_data=with_data) if data[MAGIC_AT] == MAGIC else read_message(data)
 
 
 def read_message(data: bytes) -> RecordBatch:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.answers import PartitionEnds, TopicDescription
+from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
 from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header
 from offsetstream.codec.log_folders import LogPartition, find_replicas
 from offsetstream.codec.log_replicas import ReadableLog, cluster_ids, open_logs, topic_names
@@ -41,15 +42,14 @@ from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import CLUSTER, JOB_LEASE
-from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.placement import RECORDS
-from offsetstream.tables.schema import all_schemas, load_schema
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, shut_out_older
+from offsetstream.tables.transaction import BatchId, shut_out_older_everywhere
 from offsetstream.tables.write import TableWriter
 
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTION_STATE, "__share_group_state")
 
 
 class FilesLoad:
@@ -112,7 +112,7 @@ class FilesLoad:
         tables, checkpoint_id = writer.tables, lease.next_checkpoint_id(writer.tables)
         lease.use_checkpoint(checkpoint_id, None)
         batch = BatchId(checkpoint_id, -1)
-        in_parallel([partial(shut_out_older, tables, name, batch) for name in all_schemas()])
+        shut_out_older_everywhere(tables, batch)
         book = PartitionBook(tables, files.logs)
         self._require_own(book, files.logs)
         book.placement_rule = RECORDS  # the files may not have all partitions, so that Kafka's hash is not known
@@ -234,7 +234,6 @@ class SegmentReader:
 
     def _read(self, log: ReadableLog, at: int, end: int) -> Generator[pa.RecordBatch]:
         for window in read_windows(log.replica.partition.segments, lambda _: None):
-            window.require_checksums()
             try:
                 for rows in raw_rows(log.number, self._counting(log, window), at, end):
                     yield from in_pieces(rows)
@@ -249,8 +248,8 @@ class SegmentReader:
 
     @staticmethod
     def _counting(log: ReadableLog, window: Window) -> Iterator[bytes]:
-        """Yield the batches whose records are not aborted."""
-        for frame in window.frames:
+        """Yield the batches whose records are not aborted. Raises SegmentError."""
+        for frame in window.checked():
             if frame.data[MAGIC_AT] != MAGIC or log.transactions.counts(Header.of(frame.data)):
                 yield frame.data
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 from offsetstream.errors import LeaseError
 from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import HISTORY_DAY, all_schemas
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
@@ -55,6 +57,11 @@ def load_app_id(table: str) -> str:
 def _anew_app_id(table: str) -> str:
     """Return the app id that marks a table as made anew: no job has written it since the batch of the same version."""
     return f"offsetstream/{table}/anew"
+
+
+def shut_out_older_everywhere(tables: Store, batch: BatchId) -> None:
+    """Do what `shut_out_older` does in every table, at once."""
+    in_parallel([partial(shut_out_older, tables, name, batch) for name in all_schemas()])
 
 
 @again_on_conflict

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -21,11 +20,9 @@ from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.names import OFFSETS_PARTITIONS
-from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, app_id, shut_out_older
+from offsetstream.tables.transaction import BatchId, app_id, shut_out_older_everywhere
 
 LAST_WRITTEN = OFFSETS_PARTITIONS  # its transaction is the last of a batch
 WHOSE = "tables"  # a file next to Spark's: the id of the table LAST_WRITTEN
@@ -120,8 +117,7 @@ class Checkpoint:
 
     def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table. After it, no job with an older checkpoint can write."""
-        batch = BatchId(self.checkpoint_id, -1)
-        in_parallel([partial(shut_out_older, tables, name, batch) for name in all_schemas()])
+        shut_out_older_everywhere(tables, BatchId(self.checkpoint_id, -1))
 
     def _write(self, name: str, text: str) -> None:
         path = self._path(name)
