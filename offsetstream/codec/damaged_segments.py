@@ -23,7 +23,7 @@ from offsetstream.codec.log_segments import (
     Report,
     Segment,
     Skip,
-    match_checksums,
+    matches_checksum,
     read_batches,
     without_earlier,
 )
@@ -299,7 +299,7 @@ class _Log:
             return None
         last_delta, count = _LAST_DELTA_AND_COUNT.unpack_from(self._data, at + LAST_DELTA_AT)
         # The checksum is slow, so it is for those that look like a batch.
-        if last_delta < 0 or not 0 <= count <= last_delta + 1 or not match_checksums([self._data[at:end]])[0]:
+        if last_delta < 0 or not 0 <= count <= last_delta + 1 or not matches_checksum(self._data[at:end]):
             return None
         return int(_PREFIX.unpack_from(self._data, at)[0] + last_delta + 1)
 

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from google_crc32c import value as crc32c
+
 from offsetstream.codec.batch_format import (
     CHECKED_FROM,
     CHECKSUM_AT,
@@ -19,7 +21,6 @@ from offsetstream.codec.batch_format import (
     Extent,
     is_transactional_or_control,
 )
-from offsetstream.codec.crc32c import crc32c
 from offsetstream.codec.message_format import SMALLEST_SIZE, read_any_format
 from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.wire import DecodeError
@@ -98,8 +99,8 @@ class Window(NamedTuple):
 
     def checked(self) -> Iterator[Frame]:
         """Yield the batches. Raises DamagedBatchError at one whose CRC-32C does not match."""
-        for frame, matches in zip(self.frames, match_checksums([frame.data for frame in self.frames]), strict=True):
-            if not matches:
+        for frame in self.frames:
+            if not matches_checksum(frame.data):
                 raise _damaged(self.path, frame, "its checksum (CRC-32C) does not match")
             yield frame
 
@@ -250,7 +251,7 @@ def _has_successor(data: bytes) -> bool:
     at = data.find(next_batch_start, HEADER_BYTES)
     while 0 <= at <= len(data) - HEADER_BYTES:
         batch = data[at : at + _PREFIX.size + max(0, _PREFIX.unpack_from(data, at)[1])]
-        if _has_crc32c(batch) and all(match_checksums([batch])):
+        if _has_crc32c(batch) and matches_checksum(batch):
             return True
         at = data.find(next_batch_start, at + 1)
     return False
@@ -269,12 +270,11 @@ def _skip_zeros(start: Frame, segment: Segment, file: BinaryIO, at_end: _AtEnd) 
     at_end(start.position, "the segment ends in zeros", note)
 
 
-def match_checksums(batches: Sequence[bytes]) -> list[bool]:
-    """Return for each batch whether its CRC-32C matches. `read_message` checks the older formats' own checksum."""
-    present = [data for data in batches if _has_crc32c(data)]
-    expected = [int.from_bytes(data[CHECKSUM_AT:CHECKED_FROM], "big") for data in present]
-    matches = iter((crc32c([memoryview(data)[CHECKED_FROM:] for data in present]) == expected).tolist())
-    return [not _has_crc32c(data) or next(matches) for data in batches]
+def matches_checksum(batch: bytes) -> bool:
+    """Return whether the batch's CRC-32C matches. `read_message` checks the older formats' own checksum."""
+    return not _has_crc32c(batch) or crc32c(batch[CHECKED_FROM:]) == int.from_bytes(
+        batch[CHECKSUM_AT:CHECKED_FROM], "big"
+    )
 
 
 def _has_crc32c(data: bytes) -> bool:

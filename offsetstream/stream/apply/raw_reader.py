@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.codec.batch_columns import read_columns
 from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header, is_compressed, read_batch
-from offsetstream.codec.log_segments import match_checksums
+from offsetstream.codec.log_segments import matches_checksum
 from offsetstream.codec.record_batches import ControlType, control_type
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError, UsageError
@@ -237,8 +237,8 @@ def _records(partition: _Partition, part: Fetched) -> Iterator[pa.Table]:
     if part.error not in (0, _NOT_YET):
         raise partition.refuse(_REASONS.get(part.error, f"its broker answers with error {part.error}"))
     batches = list(part.batches)
-    for data, matches in zip(batches, match_checksums(batches), strict=True):
-        if not matches:
+    for data in batches:
+        if not matches_checksum(data):
             raise partition.refuse(f"the batch at offset {_offset(data)} is damaged (CRC-32C)")
     first = partition.at
     try:
