@@ -32,8 +32,8 @@ from offsetstream.stream.apply.raw_reader import in_pieces, raw_rows
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.stream.partitions.caught_up_marks import SKEW
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.clocks import SKEW
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, FilesSettings
 from offsetstream.stream.stall import StallWatch
 from offsetstream.stream.state.state_tables import StateTables

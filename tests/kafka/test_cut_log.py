@@ -14,7 +14,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.lifecycle.query_check import QueryCheck
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, commit, commits, cut_the_log
 

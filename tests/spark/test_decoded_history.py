@@ -18,7 +18,7 @@ from offsetstream.stream.apply.batch import BatchReader
 from offsetstream.stream.apply.decoded_history import DecodedHistory
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import LogPass, pass_over
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables import write
 from offsetstream.tables.filters import NO_FILTERS

@@ -17,9 +17,9 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import LogPass, pass_over
 from offsetstream.stream.decode import Decoder, partition_number, with_value_offsets
 from offsetstream.stream.monitor.watch import ClusterWatch
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.figures import offsets_to_go
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.rows import offsets_to_go
 from offsetstream.stream.state.size import (
     ON_DISK,
     BatchSize,

@@ -19,7 +19,7 @@ from offsetstream.group_history.spans import Decoding, Span, Spans, spans_where
 from offsetstream.group_history.task_changes import TaskChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.decode import is_commit
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.size import BatchSize, Records, Share
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.ledger import greatest_offsets

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from offsetstream.errors import ClusterError
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.size import Share
 
 Ranges = Mapping[int, tuple[int, int]]  # the first offset and the end (exclusive), by offsets partition

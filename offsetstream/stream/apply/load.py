@@ -18,7 +18,7 @@ from offsetstream.stream.apply.history import History
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
 from offsetstream.stream.apply.raw_reader import UnreadableError
 from offsetstream.stream.controls import Controls
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, LoadBy
 from offsetstream.stream.state.size import Share
 from offsetstream.stream.state.state_tables import StateTables

@@ -38,12 +38,11 @@ from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.monitor.watch import ClusterWatch
+from offsetstream.stream.partitions.book import PartitionBook, is_ledger_lost, repair_lost_tables
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
-from offsetstream.stream.partitions.figures import partition_figures
-from offsetstream.stream.partitions.load_policy import partitions_to_load
-from offsetstream.stream.partitions.lost_tables import is_ledger_lost, repair_lost_tables
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.clocks import partitions_to_load
 from offsetstream.stream.partitions.placing import Placing
+from offsetstream.stream.partitions.rows import partition_figures
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.rounds import Rounds
 from offsetstream.stream.sampling.sampler import Sampler

@@ -24,8 +24,8 @@ from offsetstream.stream.lifecycle.query_check import QueryCheck
 from offsetstream.stream.lifecycle.refusals import PlacementChangedError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS, Turns
 from offsetstream.stream.monitor.observer import Observer
-from offsetstream.stream.partitions.load_policy import partitions_to_load
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.clocks import partitions_to_load
 from offsetstream.stream.partitions.placing import Placing
 from offsetstream.stream.stall import BATCH, MAIN, QUERY
 from offsetstream.tables.transaction import BatchId

@@ -11,7 +11,7 @@ from offsetstream.stream.lifecycle.leaders import partitions_text
 from offsetstream.stream.lifecycle.refusals import REFUSALS, LeadersChangedSinceStartError, StopRequestedError
 from offsetstream.stream.lifecycle.turns import POLL_SECONDS
 from offsetstream.stream.monitor.observer import Observer
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 
 MOVING_SECONDS = 30.0  # for new leaders to be known and to answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
-from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.rows import PartitionRow
 
 
 class HangingTransactions:

@@ -11,7 +11,7 @@ from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.stream.monitor.hanging import HangingTransactions
 from offsetstream.stream.monitor.watch import ClusterWatch, TopicChangedError
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables.transaction import BatchId
 
 Answer = TypeVar("Answer")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
-from offsetstream.stream.partitions.applied_epochs import EpochStart
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.coordinators import EpochStart
 
 TopicId = Callable[[], str]
 _ANY_EPOCH = -1  # the leader answers whatever its epoch is

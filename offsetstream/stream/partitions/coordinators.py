@@ -1,4 +1,4 @@
-"""The coordinators of the offsets partitions, and rises of leader epochs (rule 6)."""
+"""The coordinators of the offsets partitions, and their leader epochs (rule 6, KIP-320)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.stream.partitions.partition_events import PartitionEvents
-from offsetstream.stream.partitions.partition_row import PartitionRow
-from offsetstream.stream.partitions.partition_rows import PartitionRows
+from offsetstream.stream.partitions.rows import PartitionEvents, PartitionRow, PartitionRows
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.store import Store
@@ -107,3 +105,41 @@ class Coordinators:
 
 def _previous(leader: Leader) -> dict[str, int | None]:
     return {f"previous_{name}": value for name, value in leader._asdict().items()}
+
+
+class EpochStart(NamedTuple):
+    """The first offset of a leader epoch, and the greatest epoch before it; None if the leader does not know them."""
+
+    epoch: int
+    start: int | None
+    before: int | None
+
+
+class AppliedEpochs:
+    """The column `applied_leader_epoch`: that of the last applied offset, to compare with a later leader's log.
+
+    `starts`: where the current leader epochs start.
+
+    The current epoch of a leader is not enough: if nothing was written in an epoch, the log does not show it.
+    """
+
+    def __init__(self, rows: PartitionRows) -> None:
+        self._rows = rows
+        self.starts: dict[int, EpochStart] = {}
+
+    def of(self, partition: int) -> int | None:
+        """Return the leader epoch of the last applied offset, or None if it is unknown."""
+        row, known = self._rows[partition], self.starts.get(partition)
+        if known is None or row.next_offset is None:
+            return row.applied_leader_epoch
+        return known.epoch if known.start is not None and row.next_offset > known.start else known.before
+
+    def note(self) -> None:
+        """Set the epochs in the rows, before the rows are written."""
+        for number in self._rows:
+            self._rows.set(number, applied_leader_epoch=self.of(number))
+
+    def forget(self, partition: int) -> None:
+        """Reset a partition that has a new log, of which nothing is applied."""
+        self._rows.set(partition, applied_leader_epoch=None)
+        self.starts.pop(partition, None)

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError
-from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.rows import PartitionRow
 from offsetstream.stream.state.homes import place_groups
 from offsetstream.tables.placement import JAVA, RECORDS, Latest, PlacementRule, latest_groups
 from offsetstream.tables.store import Store

@@ -20,7 +20,7 @@ from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.stream.lifecycle import heartbeat
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables import lease_holder
 from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.names import JOB_LEASE

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from offsetstream.cluster.answers import TopicDescription
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore

@@ -8,7 +8,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.apply.gaps import Gaps, Ranges
 from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.size import Share
 from offsetstream.tables.path_store import PathStore
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from offsetstream.stream.monitor.hanging import HangingTransactions
-from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.rows import PartitionRow
 
 FIFTEEN = timedelta(minutes=15)
 

@@ -14,7 +14,7 @@ from offsetstream.stream.monitor.topic_book import TopicBook
 from offsetstream.stream.monitor.topic_settings import TopicSettings
 from offsetstream.stream.monitor.truncation import TruncationDetector
 from offsetstream.stream.monitor.watch import ClusterWatch
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 

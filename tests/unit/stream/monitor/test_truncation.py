@@ -8,8 +8,8 @@ from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
 from offsetstream.stream.monitor.truncation import TruncationDetector
-from offsetstream.stream.partitions.applied_epochs import EpochStart
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.coordinators import EpochStart
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import append_rows

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.size import Share
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows

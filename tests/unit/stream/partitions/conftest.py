@@ -1,6 +1,6 @@
 import pytest
 
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables.path_store import PathStore
 
 

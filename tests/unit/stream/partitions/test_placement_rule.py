@@ -8,7 +8,7 @@ import pytest
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UnauthorisedError
-from offsetstream.stream.partitions.partition_book import PartitionBook
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
 from offsetstream.stream.state.homes import find_homes
 from offsetstream.tables.lookup import Lookup

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import LeaseError
+from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.partition_book import PartitionBook
 from offsetstream.stream.partitions.placing import must_place_again
 from offsetstream.stream.state import homes
 from offsetstream.stream.state.homes import place_groups

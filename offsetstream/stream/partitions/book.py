@@ -5,26 +5,39 @@ The driver keeps the rows in memory, since only one job writes them. It writes t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
+from typing import Any
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.stream.partitions.applied_epochs import AppliedEpochs
-from offsetstream.stream.partitions.caught_up_marks import Clocks, Mark, Marks
-from offsetstream.stream.partitions.coordinators import Coordinators
-from offsetstream.stream.partitions.history_claims import HistoryClaims
-from offsetstream.stream.partitions.log_ids import LogIds
-from offsetstream.stream.partitions.partition_events import PartitionEvents
-from offsetstream.stream.partitions.partition_row import PartitionRow
-from offsetstream.stream.partitions.partition_rows import PartitionRows
-from offsetstream.stream.partitions.written import WrittenOffsets
+from offsetstream.stream.partitions.clocks import Clocks, HistoryClaims, Mark, Marks, caught_up
+from offsetstream.stream.partitions.coordinators import AppliedEpochs, Coordinators
+from offsetstream.stream.partitions.rows import LogIds, PartitionEvents, PartitionRow, PartitionRows
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.names import CELL_TABLES, FAILED, LOADING, OFFSETS_PARTITIONS, OWNED, UNLOADED
+from offsetstream.tables.ledger import delete_entries, greatest_offsets
+from offsetstream.tables.names import (
+    CELL_TABLES,
+    DECODED_LOGS,
+    DECODED_TABLES,
+    FAILED,
+    LEDGER,
+    LOADING,
+    OFFSETS_PARTITIONS,
+    OWNED,
+    PARTITION_EVENTS,
+    RECORD_TABLES,
+    STATE_TABLES,
+    UNLOADED,
+)
 from offsetstream.tables.placement import RECORDS
-from offsetstream.tables.small_tables import first_offsets, overwrite_rows
+from offsetstream.tables.small_tables import clear_rows, first_offsets, overwrite_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.tally import Log
+from offsetstream.tables.transaction import BatchId, batch_versions, last_checkpoint_id
+
+_LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}
+_DECODED = {*DECODED_TABLES, DECODED_LOGS}
 
 
 class PartitionBook:
@@ -126,7 +139,7 @@ class PartitionBook:
 
     def behind_for(self, partition: int) -> timedelta:
         """Return how long ago the partition was caught up, by the clock that shows more; maximum if it never was."""
-        mark = self._stable_ends.reached(partition) or self._rows[partition].caught_up  # by an earlier job
+        mark = self._stable_ends.reached(partition) or caught_up(self._rows[partition])  # by an earlier job
         return timedelta.max if mark is None else mark.age(datetime.now(UTC), self.clocks.newest)
 
     def unread_since(self, partition: int) -> tuple[datetime, timedelta] | None:
@@ -256,3 +269,95 @@ def _blocked_since(row: PartitionRow, seen: PartitionEnds) -> datetime | None:
         return None
     has_moved = row.last_stable_offset != seen.last_stable_offset
     return seen.asked_at if has_moved else row.last_stable_offset_since or seen.asked_at
+
+
+class WrittenOffsets:
+    """Reads the tables at the first call, and again only after `forget`. `rows`: those of the book."""
+
+    def __init__(self, tables: Store, rows: Mapping[int, PartitionRow]) -> None:
+        self._tables = tables
+        self._rows = rows
+        self._greatest: dict[Log, int] | None = None
+
+    def forget(self) -> None:
+        """Drop what was read: something may be written now."""
+        self._greatest = None
+
+    def ends(self) -> dict[int, int]:
+        """Return the end (exclusive) of the records in the tables, if it is beyond the applied offset.
+
+        A tombstone leaves no row in the state tables. So the end may be too low if there is no history.
+        """
+        if self._greatest is None:
+            self._greatest = self._read()
+        ends = {number: self._greatest.get((number, row.log_id), -1) + 1 for number, row in self._rows.items()}
+        return {number: end for number, end in ends.items() if end > self._rows[number].applied}
+
+    def _read(self) -> dict[Log, int]:
+        above = min((row.applied for row in self._rows.values()), default=0)
+        found: dict[Log, int] = {}
+        # Without a history, only the state tables show what was written.
+        for table in (*RECORD_TABLES, *CELL_TABLES):
+            for log, offset in greatest_offsets(self._tables, table, above).items():
+                found[log] = max(offset, found.get(log, -1))
+        return found
+
+
+def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
+    """Return the tables that somebody deleted. If a load fills any of them, mark all partitions to be loaded.
+
+    A table that was created again has no transaction of a job; every other one has at least that of the last
+    checkpoint. The book is written at once: the next checkpoint gives the new tables a transaction. If a history table
+    is missing, `history_complete_from` starts again. If `offsets_partitions` itself is missing, the other tables show
+    the last log and load ids.
+    """
+    versions = batch_versions(tables)
+    lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
+    delete_entries(tables, lost & set(RECORD_TABLES))
+    if not lost - _DECODED and not _has_decoded(book):
+        return set()  # an upgrade has just created them
+    if not lost or lost >= _LOADED:
+        return set()
+    if lost & _DECODED:
+        _empty_decoded(book, tables)
+    if OFFSETS_PARTITIONS in lost:
+        _recall(book, tables)
+    if not book.unload_all():
+        return set()  # a first job was killed while it shut out older checkpoints
+    if lost & set(RECORD_TABLES):
+        book.claims.withdraw()
+    book.write(BatchId(last_checkpoint_id(tables), -1))
+    return lost
+
+
+def is_ledger_lost(tables: Store) -> bool:
+    """Return whether the other tables were written before, but the ledger of the history was not."""
+    versions = batch_versions(tables)
+    return versions.pop(LEDGER) is None and any(version is not None for version in versions.values())
+
+
+def _has_decoded(book: PartitionBook) -> bool:
+    return any(row.next_decoded_offset is not None for row in book.rows.values())
+
+
+def _empty_decoded(book: PartitionBook, tables: Store) -> None:
+    """Clear all tables of the decoded history, so that they are derived again from the records."""
+    for name in _DECODED:
+        clear_rows(tables, name)
+    book.note_decoded(dict.fromkeys(book.rows))
+
+
+def _recall(book: PartitionBook, tables: Store) -> None:
+    """Fill the rows of an empty book with the last log id and load id of each partition in the other tables."""
+    for row in _greatest(tables, PARTITION_EVENTS, "max(load_id) AS load_id"):
+        if row["offsets_partition"] in book.rows:
+            book.recall(row["offsets_partition"], row["log_id"], load_id=row["load_id"] or 0)
+    for name in (*CELL_TABLES, *RECORD_TABLES):
+        for row in _greatest(tables, name, "max(record_offset) + 1 AS next_offset"):
+            if row["offsets_partition"] in book.rows:
+                book.recall(row["offsets_partition"], row["log_id"], next_offset=row["next_offset"] or 0)
+
+
+def _greatest(tables: Store, name: str, column: str) -> Iterator[dict[str, Any]]:
+    query = f"SELECT offsets_partition, log_id, {column} FROM rows GROUP BY offsets_partition, log_id"  # noqa: S608 - the program's own SQL
+    yield from tables.open(name).query(query).read_all().to_pylist()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from offsetstream.stream.partitions.partition_book import PartitionBook
-from offsetstream.stream.partitions.partition_row import PartitionRow
+from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.partitions.rows import PartitionRow
 from offsetstream.tables import small_tables
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import OFFSETS_PARTITIONS
