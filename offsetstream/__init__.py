@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from offsetstream.version import __version__
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.committed import CommittedOffset
-    from offsetstream.cluster.consumers import auto_committing_consumer
+    from offsetstream.cluster.answers import CommittedOffset
     from offsetstream.cluster.offsets import commit_offsets, fetch_offsets
+    from offsetstream.cluster.records import auto_committing_consumer
     from offsetstream.codec.udf import decode_udf
     from offsetstream.coordinator.cache import GroupMetadataCache
     from offsetstream.coordinator.partitioning import partition_for
@@ -44,13 +44,13 @@ __all__ = [
 
 # Module of each name, and the extra of pyproject.toml that it needs.
 _MODULES = {
-    "CommittedOffset": ("cluster.committed", ""),
+    "CommittedOffset": ("cluster.answers", ""),
     "GroupMetadataCache": ("coordinator.cache", ""),
     "JobSettings": ("stream.settings", "spark"),
     "OffsetstreamError": ("errors", ""),
     "Rows": ("reader", ""),
     "Tables": ("reader", ""),
-    "auto_committing_consumer": ("cluster.consumers", "cluster"),
+    "auto_committing_consumer": ("cluster.records", "cluster"),
     "commit_offsets": ("cluster.offsets", "spark"),
     "decode": ("frames", ""),
     "decode_udf": ("codec.udf", "spark"),

@@ -25,7 +25,7 @@ from urllib.request import Request, urlopen
 
 import pyspark
 
-from offsetstream.cluster import java_client, msk
+from offsetstream.cluster import java_client, login
 from offsetstream.embedded import hadoop
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.jvm import kafka_jars
@@ -89,7 +89,7 @@ def ours() -> tuple[dict[str, list[Path]], list[str]]:
         "CONNECTORS of spark/session.py": partial(resolve, connectors()),
         **{f"{', '.join(each)} of the Dockerfile": partial(resolve, each) for each in dockerfile_adds()},
         **{f"{each} of embedded/hadoop.py": partial(resolve, [each]) for each in sorted(stores)},
-        "the plugin of cluster/msk.py": partial(resolve, msk.java_plugins({"sasl.mechanism": msk.MECHANISM})),
+        "the plugin of cluster/login.py": partial(resolve, login.java_plugins({"sasl.mechanism": login.MSK_IAM})),
         "LIBRARIES of cluster/java_client.py": partial(resolve, (*java_client.LIBRARIES, *java_client.TOKENS)),
         f"the embedded Kafka {DEFAULT_VERSION}": partial(kafka_jars, "kafka_2.13", DEFAULT_VERSION),
     }

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import ConsumerGroupState, KafkaException
 
-from offsetstream.cluster.log_records import read_log
+from offsetstream.cluster.records import read_log
 from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.record_lines import read_record_lines
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES

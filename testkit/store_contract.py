@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import (
     ConflictError,
     DoubledRowsError,

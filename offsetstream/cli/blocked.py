@@ -71,11 +71,11 @@ def show_blocked(
         raise UsageError(
             "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
         )
-    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - imported on use
-    from offsetstream.cluster.permissions import (  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.client import (  # noqa: PLC0415 - imported on use
         require_to_read,
         require_to_see_topics_of_groups,
     )
+    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - imported on use
 
     properties = client_properties(command_config)
     cluster = LogEnds(bootstrap_server, properties)

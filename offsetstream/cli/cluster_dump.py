@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from offsetstream.cli.options import client_properties
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.msk import java_plugins
-from offsetstream.cluster.permissions import readable_partitions
+from offsetstream.cluster.client import Cluster, readable_partitions
+from offsetstream.cluster.login import java_plugins
 from offsetstream.dump.formats import UnprintableRecords
 from offsetstream.dump.topic import SESSION, Range, dump
 from offsetstream.errors import UsageError

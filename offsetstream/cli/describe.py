@@ -9,7 +9,7 @@ from typing import Any
 from offsetstream.cli.age import AGE
 from offsetstream.cli.group_state import Group
 from offsetstream.cli.rows import Block, Column
-from offsetstream.cluster.committed import no_offset
+from offsetstream.cluster.answers import no_offset
 
 Row = dict[str, Any]
 TopicPartition = tuple[str, int]

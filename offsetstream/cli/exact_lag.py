@@ -13,7 +13,7 @@ from offsetstream.cli.rows import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.exact_lag import ExactLag
+    from offsetstream.cluster.reading import ExactLag
 
 _COLUMNS = (
     Column("group", "GROUP", 15),
@@ -53,9 +53,10 @@ def exact_answer(
     timeout: float,
 ) -> Answer:
     """Return a row per partition with a committed offset; exit code 3 if a coordinator or leader does not answer."""
-    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - imported on use
-    from offsetstream.cluster.exact_lag import committed_of, exact_lags  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.answers import no_offset  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.offsets import committed_of  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.reading import exact_lags  # noqa: PLC0415 - imported on use
 
     properties = client_properties(command_config)
     cluster = MetadataCache(bootstrap_server, properties)

@@ -16,7 +16,7 @@ from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.missing import missing_messages, missing_of, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
-from offsetstream.cluster.committed import omitted
+from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError
 from offsetstream.tables.filtered_names import FilteredNames
 

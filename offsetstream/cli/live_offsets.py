@@ -16,7 +16,7 @@ from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lookup import Lookup
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.committed import CommittedOffset
+    from offsetstream.cluster.answers import CommittedOffset
 
 _COLUMNS = (
     Column("group", "GROUP", 15),
@@ -49,8 +49,8 @@ def list_live(
     groups = where["group_id"]
     if bootstrap_server is None or not groups:
         raise UsageError("--live reads from the coordinators of groups: give --bootstrap-server and --group")
+    from offsetstream.cluster.client import require_to_see  # noqa: PLC0415 - likewise
     from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - imported on use
-    from offsetstream.cluster.permissions import require_to_see  # noqa: PLC0415 - likewise
 
     cluster = GroupOffsets(bootstrap_server, client_properties(command_config))
     require_cluster(lookup.store, cluster.cluster_id())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from offsetstream.cli.options import client_properties
-from offsetstream.cluster.topics import Topics
+from offsetstream.cluster.client import Cluster
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.store import Store
 
-Asked = TypeVar("Asked", bound=Topics)
+Asked = TypeVar("Asked", bound=Cluster)
 
 
 def connect_to_tables_cluster(

@@ -24,8 +24,7 @@ from offsetstream.cli.times import Instant, milliseconds
 from offsetstream.errors import UsageError
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.peeking import Peek
-    from offsetstream.cluster.reading import Reading
+    from offsetstream.cluster.reading import Peek, Reading
 
 _COLUMNS = (
     Column("topic", "TOPIC", 10),
@@ -105,7 +104,7 @@ def peek(
     _require_one_way(group, topic, partition, [offset, at, latest or None])
     if bootstrap_server is None:
         raise UsageError("peek reads the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.peeking import Peek  # noqa: PLC0415 - slow
+    from offsetstream.cluster.reading import Peek  # noqa: PLC0415 - slow
 
     properties = client_properties(command_config)
     peeking = Peek(bootstrap_server, properties, isolation_level, timeout)
@@ -137,9 +136,9 @@ def _require_one_way(group: str | None, topic: str | None, partition: int | None
 def _committed(
     peeking: Peek, properties: Mapping[str, str], group: str, topic: str | None, partition: int | None
 ) -> dict[Place, int]:
-    from offsetstream.cluster.committed import no_offset  # noqa: PLC0415 - slow
+    from offsetstream.cluster.answers import no_offset  # noqa: PLC0415 - slow
+    from offsetstream.cluster.client import require_to_see_topics_of_groups  # noqa: PLC0415 - slow
     from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - slow
-    from offsetstream.cluster.permissions import require_to_see_topics_of_groups  # noqa: PLC0415 - slow
 
     require_to_see_topics_of_groups(peeking.cluster, [topic] if topic else [])
     offsets = GroupOffsets(peeking.cluster.bootstrap_server, properties).fetch(group)
@@ -158,7 +157,7 @@ def _committed(
 
 
 def _readable(peeking: Peek, places: Collection[Place]) -> Peek:
-    from offsetstream.cluster.permissions import require_to_read  # noqa: PLC0415 - slow
+    from offsetstream.cluster.client import require_to_read  # noqa: PLC0415 - slow
 
     require_to_read(peeking.cluster, {topic for topic, _ in places})
     return peeking

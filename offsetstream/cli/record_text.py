@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offsetstream.cli.times import time_text
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.records_at import Record
+    from offsetstream.cluster.records import Record
 
 _LONGEST = 200  # characters of a cell in text
 Row = dict[str, Any]

@@ -93,9 +93,9 @@ def describe(
     output = output_of(options)
     if bootstrap_server is None:
         raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
+    from offsetstream.cluster.client import sees_all_topics  # noqa: PLC0415 - slow
     from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - slow
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
-    from offsetstream.cluster.permissions import sees_all_topics  # noqa: PLC0415 - slow
     from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each  # noqa: PLC0415 - slow
 
     cluster = MetadataCache(bootstrap_server, client_properties(command_config))

@@ -24,8 +24,7 @@ from offsetstream.cli.options import (
 from offsetstream.cli.output import Output
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.rows import Column
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.permissions import readable_partitions, require_to_see, require_to_see_everything
+from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lease_holder import HeartbeatWatch

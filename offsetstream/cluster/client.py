@@ -1,23 +1,34 @@
-"""The requests that the job and the look-ups send to the live cluster."""
+"""A live cluster: its topics, where logs end, settings, and what the user may see."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, ConfigResource, OffsetSpec, ResourceType
 from tenacity import retry, retry_if_exception, retry_if_result, stop_after_delay, wait_fixed
 
-from offsetstream.cluster.answers import PartitionEnds, RecordPlace
-from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT
-from offsetstream.cluster.rights import BROKER_SETTINGS, OFFSETS_TOPIC, Right
-from offsetstream.cluster.topics import Topics
+from offsetstream.cluster.answers import PartitionEnds, RecordPlace, TopicDescription
+from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, TIMEOUT, Connection
+from offsetstream.cluster.rights import (
+    ALL_GROUPS,
+    ALL_TOPICS,
+    BROKER_SETTINGS,
+    GROUP_PREFIX,
+    OFFSETS_TOPIC,
+    OWN_GROUPS,
+    READ_OFFSETS,
+    Right,
+    describe_each,
+)
 from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.errors import UnreachableError
+from offsetstream.errors import NoOffsetsTopicError, UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds
+_NO_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
 _LEADER_TIMEOUT = 10.0  # shorter, so that one silent leader does not delay the answers of the others
 
 
@@ -47,13 +58,80 @@ _ENDS = (
 )
 
 
-def deletes_records(topic_settings: Mapping[str, str | None]) -> bool:
-    """Return whether retention deletes records of a topic with these settings, even the last one of a key."""
-    return "delete" in (topic_settings.get("cleanup.policy") or "")
-
-
-class Cluster(Topics):
+class Cluster(Connection):
     """A live Kafka cluster. Every request raises what `Connection` raises."""
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id. After this call, an answer of another cluster raises OtherClusterError."""
+        self._cluster_id = str(self._ask("the cluster id", lambda: self._metadata(None).cluster_id))
+        return self._cluster_id
+
+    def topic_partitions(self, topic: str = OFFSETS_TOPIC) -> list[int]:
+        """Return the partitions of the topic. Raises NoOffsetsTopicError if it does not exist."""
+        return sorted(self._topic(topic).partitions)
+
+    def leaders(self, topic: str = OFFSETS_TOPIC) -> dict[int, int | None]:
+        """Return the id of each partition's leader, None without one."""
+        partitions = self._topic(topic).partitions
+        return {number: found.leader if found.leader >= 0 else None for number, found in partitions.items()}
+
+    def leader_addresses(self, topic: str = OFFSETS_TOPIC) -> dict[int, tuple[str, int] | None]:
+        """Return host and port of each partition's leader, None without one."""
+        partitions = self._topic(topic).partitions
+        brokers = self._ask("the brokers", lambda: self._metadata(topic)).brokers
+        addresses = {number: (broker.host, broker.port) for number, broker in brokers.items()}
+        return {number: addresses.get(found.leader) for number, found in partitions.items()}
+
+    def _topic(self, topic: str) -> Any:
+        found = self._ask(f"the topic {topic}", lambda: self._metadata(topic).topics[topic])
+        if found.error is None:
+            return found
+        if found.error.code() == _NO_TOPIC:
+            raise NoOffsetsTopicError(f"topic {topic} does not exist on {self.bootstrap_server}")
+        raise self._as_error(f"the topic {topic}", found.error, Right("DESCRIBE", "topic", topic))
+
+    def topics(self) -> list[TopicDescription]:
+        """Return the topics that the user may see (DESCRIBE), without those that are deleted meanwhile."""
+        found, _ = self.describe_topics(self._ask("the topics", lambda: self._metadata(None).topics))
+        return [
+            TopicDescription(kafka_uuid(seen.topic_id), name, len(seen.partitions), seen.is_internal)
+            for name, seen in found.items()
+        ]
+
+    def topic_id(self, topic: str = OFFSETS_TOPIC) -> str:
+        """Return the topic's id. Raises NoOffsetsTopicError if the topic does not exist."""
+        found, _ = self.describe_topics([topic])
+        if topic not in found:
+            raise NoOffsetsTopicError(f"topic {topic} does not exist on {self.bootstrap_server}")
+        return kafka_uuid(found[topic].topic_id)
+
+    def hidden_topics(self, names: Collection[str]) -> frozenset[str]:
+        """Return the topics for which the user lacks DESCRIBE. The topics need not exist."""
+        return self.describe_topics(names)[1]
+
+    def describe_topics(
+        self, names: Collection[str], *, operations: bool = False
+    ) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return the descriptions of the topics by name, and the topics that the user may not see.
+
+        A topic that is in neither does not exist. With `operations`, a description has the user's
+        `authorized_operations` on the topic, which are empty before Kafka 2.3.
+        """
+        if not names:
+            return {}, frozenset()
+        sorted_names = sorted(names)
+        return self._ask_again("the topics", lambda timeout: self._describe_topics(sorted_names, operations, timeout))
+
+    def _describe_topics(
+        self, names: list[str], operations: bool, timeout: float
+    ) -> tuple[dict[str, Any], frozenset[str]]:
+        futures = self._admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=operations, request_timeout=timeout
+        )
+        found, codes = self._settle(futures)
+        if other := next((error for error in codes.values() if error.code() not in (*NO_RIGHT, _NO_TOPIC)), None):
+            raise KafkaException(other)
+        return found, frozenset(name for name, error in codes.items() if error.code() in NO_RIGHT)
 
     def hidden_groups(self, group_ids: Collection[str]) -> frozenset[str]:
         """Return the groups for which the user lacks DESCRIBE. The groups need not exist.
@@ -127,7 +205,10 @@ class Cluster(Topics):
     def latest_record(self, topic: str = OFFSETS_TOPIC) -> RecordPlace:
         """Return the record of the topic with the largest timestamp."""
         places = [(topic, number) for number in self.topic_partitions(topic)]
-        found = self._list_offsets(places, OffsetSpec.max_timestamp(), IsolationLevel.READ_UNCOMMITTED)
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        found, error = self._ask_offsets(places, OffsetSpec.max_timestamp(), isolation, TIMEOUT)
+        if error:
+            raise error
         (_, number), latest = max(found.items(), key=lambda each: each[1].timestamp)
         return RecordPlace(number, latest.offset, latest.timestamp)
 
@@ -159,14 +240,6 @@ class Cluster(Topics):
         entries = self._result(f"the settings of {name}", answer, right)
         return {entry.name: entry.value for entry in entries.values()}
 
-    def _list_offsets(
-        self, places: list[tuple[str, int]], spec: OffsetSpec, isolation: Any
-    ) -> dict[tuple[str, int], Any]:
-        answers, error = self._ask_offsets(places, spec, isolation, TIMEOUT)
-        if error:
-            raise error
-        return answers
-
     def _ask_offsets(
         self, places: list[tuple[str, int]], spec: OffsetSpec, isolation: Any, timeout: float
     ) -> tuple[dict[tuple[str, int], Any], UnreachableError | None]:
@@ -186,3 +259,86 @@ class Cluster(Topics):
             else:
                 found[partition.topic, partition.partition] = offset
         return found, failure
+
+
+def kafka_uuid(uuid: Any) -> str:
+    """Return the id as Kafka writes it. librdkafka uses another base64 alphabet."""
+    return str(uuid).replace("+", "-").replace("/", "_")
+
+
+def deletes_records(topic_settings: Mapping[str, str | None]) -> bool:
+    """Return whether retention deletes records of a topic with these settings, even the last one of a key."""
+    return "delete" in (topic_settings.get("cleanup.policy") or "")
+
+
+# A cluster silently omits from its lists what a user may not DESCRIBE: groups, topics, a group's offsets. Then an empty
+# answer proves nothing. But a request for one name returns an error if the right is missing, even if that name does not
+# exist: so the functions below find out what is hidden.
+
+
+def readable_partitions(cluster: Cluster) -> list[int]:
+    """Return the partitions of the offsets topic, if Spark's consumers may read it as this user.
+
+    Raises NoOffsetsTopicError, and UnauthorisedError at once, where Spark would need many seconds.
+    """
+    found, hidden = cluster.describe_topics([OFFSETS_TOPIC], operations=True)
+    if hidden:
+        raise cluster.lacks([READ_OFFSETS])
+    if not found:
+        raise NoOffsetsTopicError(f"topic {OFFSETS_TOPIC} does not exist on {cluster.bootstrap_server}")
+    topic = found[OFFSETS_TOPIC]
+    operations = topic.authorized_operations
+    missing = [READ_OFFSETS] if operations and AclOperation.READ not in operations else []
+    if cluster.hidden_groups([f"{GROUP_PREFIX}-{uuid4()}"]):
+        missing.append(OWN_GROUPS)
+    if missing:
+        raise cluster.lacks(missing)
+    return sorted(partition.id for partition in topic.partitions)
+
+
+def require_to_read(cluster: Cluster, topics: Collection[str]) -> None:
+    """Raise UnauthorisedError unless the user may READ the topics. Ignores topics that do not exist.
+
+    Brokers before Kafka 2.3 do not return rights; they refuse the later request.
+    """
+    found, hidden = cluster.describe_topics(topics, operations=True)
+    refused = [
+        name
+        for name, topic in found.items()
+        if topic.authorized_operations and AclOperation.READ not in topic.authorized_operations
+    ]
+    missing = sorted({*hidden, *refused})
+    if missing:
+        raise cluster.lacks([Right("READ", "topic", name) for name in missing])
+
+
+def require_to_see_topics_of_groups(cluster: Cluster, topics: Collection[str]) -> None:
+    """Raise UnauthorisedError unless the user may READ these topics (none: may see all topics).
+
+    Brokers silently omit a group's offsets for topics that the user may not see.
+    """
+    if topics:
+        require_to_read(cluster, topics)
+    elif not sees_all_topics(cluster):
+        raise cluster.lacks([ALL_TOPICS])
+
+
+def sees_all_topics(cluster: Cluster) -> bool:
+    """Return whether the user may see every topic, except those that an ACL denies, by a request for a random name."""
+    return not cluster.hidden_topics([uuid4().hex])
+
+
+def require_to_see_everything(cluster: Cluster) -> None:
+    """Raise UnauthorisedError unless the user may see every group and topic, except those that an ACL denies."""
+    missing = [] if sees_all_topics(cluster) else [ALL_TOPICS]
+    missing += [ALL_GROUPS] if cluster.hidden_groups([uuid4().hex]) else []
+    if missing:
+        raise cluster.lacks(missing)
+
+
+def require_to_see(cluster: Cluster, topics: Collection[str], groups: Collection[str]) -> None:
+    """Raise UnauthorisedError if one of these topics and groups is hidden from the user."""
+    missing = describe_each("topic", cluster.hidden_topics(topics))
+    missing += describe_each("group", cluster.hidden_groups(groups))
+    if missing:
+        raise cluster.lacks(missing)

@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from tenacity import RetryCallState, Retrying, stop_after_delay
+from tenacity.retry import retry_base
+from tenacity.wait import wait_random_exponential
 
 from offsetstream.cluster.properties import ClientProperties, librdkafka_config
 from offsetstream.cluster.rights import Right, in_words
@@ -279,3 +282,61 @@ class Connection:
 def _is_refusal(error: KafkaError) -> bool:
     """Return whether a retry is useless. librdkafka reports a TLS alert as a transport failure."""
     return error.code() in _LOGIN_REFUSED or ("SSL" in error.str() and " alert " in error.str())
+
+
+# The coordinator is moving, loading, or not yet available: retry.
+NO_COORDINATOR = "COORDINATOR_NOT_AVAILABLE"
+COORDINATOR_MOVES = frozenset({"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", NO_COORDINATOR})
+# Kafka's names of errors (org.apache.kafka.common.protocol.Errors), where librdkafka's names differ.
+_NAMES = {
+    -1: "UNKNOWN_SERVER_ERROR",
+    0: "NONE",
+    2: "CORRUPT_MESSAGE",
+    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    4: "INVALID_FETCH_SIZE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    10: "MESSAGE_TOO_LARGE",
+    11: "STALE_CONTROLLER_EPOCH",
+    17: "INVALID_TOPIC_EXCEPTION",
+    98: "SNAPSHOT_NOT_FOUND",
+    99: "POSITION_OUT_OF_RANGE",
+    101: "DUPLICATE_BROKER_REGISTRATION",
+    102: "BROKER_ID_NOT_REGISTERED",
+    104: "INCONSISTENT_CLUSTER_ID",
+    105: "TRANSACTIONAL_ID_NOT_FOUND",
+    106: "FETCH_SESSION_TOPIC_ID_ERROR",
+    107: "INELIGIBLE_REPLICA",
+    108: "NEW_LEADER_ELECTED",
+    109: "OFFSET_MOVED_TO_TIERED_STORAGE",
+    # librdkafka's own errors, which no broker sent.
+    KafkaError._UNKNOWN_TOPIC: "UNKNOWN_TOPIC_OR_PARTITION",
+    KafkaError._UNKNOWN_PARTITION: "UNKNOWN_TOPIC_OR_PARTITION",
+    KafkaError._TIMED_OUT: "REQUEST_TIMED_OUT",
+    KafkaError._TIMED_OUT_QUEUE: "REQUEST_TIMED_OUT",
+    KafkaError._TRANSPORT: "NETWORK_EXCEPTION",
+}
+
+
+def kafka_name(error: KafkaError) -> str:
+    """Return Kafka's name of the error, or librdkafka's name of one that Kafka does not have."""
+    return _NAMES.get(error.code()) or str(error.name()).lstrip("_")
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
+
+
+def patience(retry: retry_base, timeout: float) -> Retrying:
+    """Return a tenacity Retrying that retries for up to `timeout` seconds while `retry` says so.
+
+    After that, it returns the last answer or raises the last error.
+    """
+    return Retrying(
+        retry=retry,
+        stop=stop_after_delay(timeout),
+        wait=wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
+        retry_error_callback=_last_outcome,
+    )
+
+
+def _last_outcome(state: RetryCallState) -> Any:
+    return state.outcome.result() if state.outcome else None

@@ -6,19 +6,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from tenacity import retry_if_result
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.connection import NO_RIGHT, QUIET, TIMEOUT
-from offsetstream.cluster.consumers import close
-from offsetstream.cluster.error_names import kafka_name
-from offsetstream.cluster.properties import librdkafka_config
-from offsetstream.cluster.retries import patience
+from offsetstream.cluster.connection import NO_COORDINATOR, NO_RIGHT, TIMEOUT, kafka_name, patience
+from offsetstream.cluster.records import consuming
 from offsetstream.cluster.rights import OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 
-NO_COORDINATOR = "COORDINATOR_NOT_AVAILABLE"
 _COMMITTED_SECONDS = 5.0
 _ATTEMPT_SECONDS, _MIN_ATTEMPT_SECONDS = 10.0, 1.0
 
@@ -146,18 +142,9 @@ def is_coordinated(bootstrap_server: str, properties: Mapping[str, str], group_i
     may disagree after the offsets topic got more partitions, since a broker reads their number only when it starts. If
     the user lacks the right, the answer is True, because a coordinator did answer.
     """
-    config = {
-        "client.id": "offsetstream",
-        **librdkafka_config(properties, bootstrap_server),
-        "bootstrap.servers": bootstrap_server,
-        "group.id": group_id,
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(config, logger=QUIET)
     try:
-        consumer.committed([TopicPartition(OFFSETS_TOPIC, 0)], timeout=_COMMITTED_SECONDS)
+        with consuming(bootstrap_server, properties, {"group.id": group_id}) as consumer:
+            consumer.committed([TopicPartition(OFFSETS_TOPIC, 0)], timeout=_COMMITTED_SECONDS)
     except KafkaException as error:
         return error.args[0].code() in NO_RIGHT
-    finally:
-        close(consumer)
     return True

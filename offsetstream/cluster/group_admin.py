@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.java_client import (
     LIMITED_RETRIES,
     NO_RIGHT_TO_GROUP,
@@ -21,9 +21,8 @@ from offsetstream.cluster.java_client import (
     root_cause,
     type_of_listed,
 )
-from offsetstream.cluster.java_offsets import commit_by_java, errors_by_place, fetch_by_java
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.offsets import require_utf8
+from offsetstream.cluster.offsets import commit_by_java, errors_by_place, fetch_by_java, require_utf8
 from offsetstream.cluster.rights import Right
 
 NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"

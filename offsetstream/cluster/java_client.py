@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from tenacity import retry_if_exception
 
-from offsetstream.cluster.error_names import COORDINATOR_MOVES
-from offsetstream.cluster.msk import java_plugins
+from offsetstream.cluster.connection import COORDINATOR_MOVES, patience
+from offsetstream.cluster.login import java_plugins
 from offsetstream.cluster.properties import java_system_properties
-from offsetstream.cluster.retries import patience
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 from offsetstream.embedded.kafka import DEFAULT_VERSION
-from offsetstream.errors import ClusterError, UnauthorisedError, UnreachableError
+from offsetstream.errors import ClusterError, EnvironmentNotReadyError, UnauthorisedError, UnreachableError
+from offsetstream.settings.databricks import is_databricks
 
 LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
 # More libraries that the client needs for OAUTHBEARER.
@@ -98,3 +100,22 @@ def as_error(bootstrap_server: str, error: Py4JError) -> ClusterError:
     elif any(word in name for word in ("Timeout", "Disconnect", "Coordinator")):
         kind = UnreachableError
     return kind(f"a request to {bootstrap_server} by Kafka's Admin client failed: {name}: {message}")
+
+
+def plain_packages(jvm: Any) -> Any:
+    """Return the packages `java` and `org` of Spark's JVM, with Kafka's classes in `org` under their usual names.
+
+    Raises what `kafka_classes` raises.
+    """
+    kafka_classes(jvm)
+    return SimpleNamespace(java=jvm.java, org=jvm.kafkashaded.org if is_databricks() else jvm.org)
+
+
+def kafka_classes(jvm: Any) -> Any:
+    """Return the package `org.apache.kafka` of Spark's JVM. Raises EnvironmentNotReadyError if it is missing."""
+    found = jvm.kafkashaded.org.apache.kafka if is_databricks() else jvm.org.apache.kafka
+    if isinstance(found.common.utils.LogContext, JavaPackage):  # py4j returns a package for a missing class
+        raise EnvironmentNotReadyError(
+            f"Spark's JVM has no Kafka client at {found._fqn}: use a runtime that has one (docs/how-to/databricks.md)"
+        )
+    return found

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
-from offsetstream.cluster.error_names import kafka_name
-from offsetstream.cluster.topics import kafka_uuid
+from offsetstream.cluster.client import Cluster, kafka_uuid
+from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, kafka_name
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 HIDDEN = "TOPIC_AUTHORIZATION_FAILED"

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from offsetstream.cluster.client import kafka_uuid
 from offsetstream.cluster.log_ends import Answers, LogEnd, LogEnds, TopicPartitionKey
-from offsetstream.cluster.topics import kafka_uuid
 
 # Kafka's InvalidMetadataException and similar errors: they mean that the client's metadata is outdated.
 STALE = frozenset(

@@ -9,27 +9,32 @@ EnvironmentNotReadyError without Java, ClusterError for everything else.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from py4j.protocol import Py4JJavaError
 from tenacity import retry_if_exception, retry_if_result
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.committed import CommittedOffset, Place
-from offsetstream.cluster.connection import TIMEOUT
-from offsetstream.cluster.error_names import COORDINATOR_MOVES, kafka_name
-from offsetstream.cluster.java_client import LIMITED_RETRIES, NO_RIGHT_TO_GROUP, error_name, java_admin
-from offsetstream.cluster.java_offsets import commit_by_java, fetch_by_java
-from offsetstream.cluster.permissions import sees_all_topics
-from offsetstream.cluster.retries import patience
-from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right
+from offsetstream.cluster.answers import CommittedOffset, Place
+from offsetstream.cluster.client import Cluster, require_to_see_topics_of_groups, sees_all_topics
+from offsetstream.cluster.connection import COORDINATOR_MOVES, NO_COORDINATOR, TIMEOUT, kafka_name, patience
+from offsetstream.cluster.java_client import (
+    LIMITED_RETRIES,
+    NO_ANSWER,
+    NO_RIGHT_TO_GROUP,
+    error_name,
+    java_admin,
+    retry_while_unavailable,
+)
+from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError, UnreachableError, UsageError
 
 _MIN_SECONDS = 1.0
+# By group: its committed offsets (None: a negative one was committed), or Kafka's name of its coordinator's error.
+Committed: TypeAlias = dict[str, dict[Place, int | None] | str]
 
 
 class GroupOffsets(Cluster):
@@ -92,21 +97,13 @@ class GroupOffsets(Cluster):
                         raise
                     raise self.lacks([Right(operation, "group", group_id)]) from error
         except UnreachableError as error:
-            raise self._coordinator_error(group_id, error) from error
-
-    def _coordinator_error(self, group_id: str, error: UnreachableError) -> UnreachableError:
-        """Return COORDINATOR_NOT_AVAILABLE if the coordinator is missing: clients report that only as a timeout."""
-        try:
-            leaders = self.leaders(OFFSETS_TOPIC)
-        except ClusterError:
-            return error
-        number = partition_for(group_id, len(leaders))
-        if leaders[number] is not None:
-            return error
-        return UnreachableError(
-            f"COORDINATOR_NOT_AVAILABLE: the offsets partition {number} of group '{group_id}' has no leader at "
-            f"{self.bootstrap_server}"
-        )
+            number = _leaderless(self, group_id)
+            if number is None:
+                raise
+            raise UnreachableError(
+                f"{NO_COORDINATOR}: the offsets partition {number} of group '{group_id}' has no leader at "
+                f"{self.bootstrap_server}"
+            ) from error
 
     def _errors_of(
         self, group_id: str, partitions: Collection[Place], timeout: float, *, require_stable: bool
@@ -163,6 +160,47 @@ def commit_offsets(
     return GroupOffsets(bootstrap_server, properties).commit(group, offsets, timeout=timeout)
 
 
+def committed_of(
+    cluster: Cluster,
+    properties: Mapping[str, str],
+    group_ids: Collection[str],
+    topics: Collection[str],
+    timeout: float,
+) -> Committed:
+    """Return the committed offsets of the groups for these topics (none: all), from their coordinators.
+
+    Waits up to `timeout` seconds for each coordinator. Raises what `Connection` and `java_admin` raise, and UsageError
+    for an invalid group id.
+    """
+    for group_id in group_ids:
+        require_text("group id", group_id)
+    require_to_see_topics_of_groups(cluster, topics)
+    found: Committed = {}
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
+        for group_id in group_ids:
+            try:
+                offsets = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
+            except Py4JJavaError as error:
+                if (name := error_name(jvm, error)) == NO_RIGHT_TO_GROUP:
+                    raise cluster.lacks(describe_each("group", [group_id])) from error
+                found[group_id] = name if _leaderless(cluster, group_id) is None else NO_COORDINATOR
+            else:
+                found[group_id] = {
+                    place: each.offset for place, each in offsets.items() if not topics or place[0] in topics
+                }
+    return found
+
+
+def _leaderless(cluster: Cluster, group_id: str) -> int | None:
+    """Return the group's offsets partition if it has no leader: clients report the missing coordinator as a timeout."""
+    try:
+        leaders = cluster.leaders(OFFSETS_TOPIC)
+    except ClusterError:
+        return None
+    number = partition_for(group_id, len(leaders))
+    return number if leaders[number] is None else None
+
+
 def _is_moving(found: Mapping[Place, CommittedOffset]) -> bool:
     return any(each.error in COORDINATOR_MOVES for each in found.values())
 
@@ -207,3 +245,86 @@ def require_utf8(what: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"the {what} {text!r} is not valid UTF-8") from error
+
+
+# Kafka's own client fetches and commits: confluent-kafka (2.16) ignores the length of offset metadata. It appends a
+# NUL, which ends up in the log, and reads past the end of metadata without one. On the other hand, Kafka's client hides
+# the error of a single partition: `_errors_of` asks librdkafka for it.
+
+
+def fetch_by_java(
+    jvm: Any, client: Any, group_id: str, partitions: Collection[Place] | None, timeout: float, *, require_stable: bool
+) -> dict[Place, CommittedOffset]:
+    """Return the committed offsets of the partitions (None: all), without partitions that have an error.
+
+    With named partitions, those without an offset are omitted, too. Without, a partition with a negative committed
+    offset has no offset in the result. Retries for `timeout` seconds while the coordinator moves or loads. Raises what
+    `java_admin` raises.
+    """
+    admin = jvm.org.apache.kafka.clients.admin
+    spec = admin.ListConsumerGroupOffsetsSpec()
+    if partitions is not None:
+        spec = spec.topicPartitions([_place(jvm, place) for place in partitions])
+    left_ms = _time_left(timeout)
+
+    def ask() -> Any:
+        options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(left_ms()).requireStable(require_stable)
+        return client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
+
+    found = retry_while_unavailable(jvm, ask, timeout)
+    return {
+        (place.topic(), place.partition()): CommittedOffset(None)
+        if committed is None
+        else CommittedOffset(committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata())
+        for place, committed in found.items()
+        if committed is not None or partitions is None
+    }
+
+
+def commit_by_java(
+    jvm: Any, client: Any, group_id: str, offsets: Mapping[Place, CommittedOffset], timeout: float
+) -> dict[Place, str | None]:
+    """Commit offsets to the group's coordinator. Return Kafka's name of each partition's error (None: done).
+
+    Retries and raises like `fetch_by_java`, also if the coordinator does not answer in time.
+    """
+    commits, places = jvm.java.util.HashMap(), {place: _place(jvm, place) for place in offsets}
+    optional = jvm.java.util.Optional
+    for place, each in offsets.items():
+        epoch = optional.empty() if each.leader_epoch is None else optional.of(each.leader_epoch)
+        to_commit = jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(each.offset, epoch, each.metadata)
+        commits[places[place]] = to_commit
+    left_ms = _time_left(timeout)
+
+    def ask() -> dict[Place, str | None]:
+        options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(left_ms())
+        result = client.alterConsumerGroupOffsets(group_id, commits, options)
+        return errors_by_place(jvm, {place: result.partitionResult(java) for place, java in places.items()})
+
+    return retry_while_unavailable(jvm, ask, timeout)
+
+
+def _time_left(timeout: float) -> Callable[[], int]:
+    """Return a function for the remaining milliseconds of `timeout` seconds, at least one second."""
+    deadline = time.monotonic() + timeout
+    return lambda: round(max(deadline - time.monotonic(), _MIN_SECONDS) * 1000)
+
+
+def _place(jvm: Any, place: Place) -> Any:
+    return jvm.org.apache.kafka.common.TopicPartition(*place)
+
+
+def errors_by_place(jvm: Any, futures: Mapping[Place, Any]) -> dict[Place, str | None]:
+    """Return Kafka's name of each partition's error (None: done). Raise errors that concern the complete request."""
+    return {place: _error(jvm, future) for place, future in futures.items()}
+
+
+def _error(jvm: Any, future: Any) -> str | None:
+    try:
+        future.get()
+    except Py4JJavaError as error:
+        name = error_name(jvm, error)
+        if name in NO_ANSWER or name == NO_RIGHT_TO_GROUP:  # these concern the complete request
+            raise
+        return name
+    return None

@@ -10,9 +10,9 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 from tenacity import retry_if_result
 
-from offsetstream.cluster.committed import Place
+from offsetstream.cluster.answers import Place
+from offsetstream.cluster.connection import patience
 from offsetstream.cluster.java_client import NO_ANSWER, error_name, retry_while_unavailable
-from offsetstream.cluster.retries import patience
 
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 

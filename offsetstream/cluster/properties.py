@@ -5,17 +5,16 @@ Security properties are translated or rejected, never ignored: both clients must
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import javaproperties
 
-from offsetstream.cluster import msk
-from offsetstream.cluster.config_providers import resolve_variables
-from offsetstream.cluster.databricks import java_names, runtime_names
-from offsetstream.cluster.sasl import sasl_config
+from offsetstream.cluster.login import CLIENT_HANDLER, MSK_IAM, sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
 from offsetstream.settings.databricks import is_databricks
@@ -58,7 +57,7 @@ _ADVICE = {
     "ssl.cipher.suites": "restrict them on the brokers' listener",
     "sasl.oauthbearer.client.credentials.": "give clientId and clientSecret in sasl.jaas.config",
     "sasl.oauthbearer.scope": "give scope in sasl.jaas.config",
-    msk.HANDLER: "use a login mechanism that needs no Java class",
+    CLIENT_HANDLER: "use a login mechanism that needs no Java class",
 }
 # The job sets these itself. Spark rejects some of them, and another group.id would need other rights.
 _NOT_FOR_SPARK = {
@@ -75,6 +74,16 @@ _NOT_FOR_SPARK = {
     "interceptor.classes",
 }
 
+# Databricks' runtime renames Kafka's Java classes and those of the login to Amazon MSK:
+# https://docs.databricks.com/aws/en/connect/streaming/kafka/authentication
+_RENAMED = {"org.apache.kafka.": "kafkashaded.", "software.amazon.msk.": "shadedmskiam."}
+# Properties whose values start with a class name.
+_NAMES_A_CLASS = (
+    "sasl.jaas.config",
+    "sasl.login.class",
+    "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
+)
 _BINARY_BYTES = set(range(0x20)) - set(b"\t\n\f\r")
 
 
@@ -135,6 +144,21 @@ def java_system_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(java_names("org.apache.kafka.sasl.oauthbearer.allowed.urls"), url) if url else {}
 
 
+def runtime_names(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the client properties with the class names of the runtime."""
+    return {name: _in_runtime(value) if name in _NAMES_A_CLASS else value for name, value in properties.items()}
+
+
+def _in_runtime(value: str) -> str:
+    given = value.lstrip()
+    return next((prefix + given for package, prefix in _RENAMED.items() if given.startswith(package)), value)
+
+
+def java_names(name: str) -> tuple[str, ...]:
+    """Return the names under which Kafka's classes may read one of its system properties."""
+    return (name, _in_runtime(name)) if is_databricks() else (name,)
+
+
 def librdkafka_config(properties: Mapping[str, str], bootstrap_server: str = "") -> dict[str, Any]:
     """Return librdkafka's configuration for the properties, with keys and certificates as PEM.
 
@@ -155,8 +179,8 @@ def librdkafka_config(properties: Mapping[str, str], bootstrap_server: str = "")
 
 
 def _is_translated(name: str, value: str, mechanism: str | None) -> bool:
-    if name == msk.HANDLER:
-        return mechanism == msk.MECHANISM
+    if name == CLIENT_HANDLER:
+        return mechanism == MSK_IAM
     return name in ("security.protocol", _HOST_CHECK, _TLS_VERSIONS) or (
         name.startswith(_ACCEPTED) or value in _HARMLESS.get(name, ())
     )
@@ -178,3 +202,108 @@ def _tls_config(given: Mapping[str, str]) -> dict[str, str]:
     certificates = trusted_certificates(given)
     trusted = {} if certificates is None else {"ssl.ca.pem": certificates}
     return {_HOST_CHECK: check or "none", **trusted, **own_certificate(given)}
+
+
+# Config providers (KIP-297, KIP-421): a variable `${provider:key}` or `${provider:path:key}` is replaced if
+# `config.providers` names the provider. Variables in the new value are not replaced. Kafka's own three providers are
+# supported: environment variables, properties files, and folders with a file for each key.
+_PROVIDERS = "config.providers"
+_VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+_ENV, _FILE, _DIRECTORY = "EnvVarConfigProvider", "FileConfigProvider", "DirectoryConfigProvider"
+_PACKAGE = "org.apache.kafka.common.config.provider."
+_ALLOWED_NAMES, _ALLOWED_PATHS = "allowlist.pattern", "allowed.paths"  # KIP-887, KIP-993
+_USUAL = {"env": _ENV, "file": _FILE, "directory": _DIRECTORY}
+
+Lookup = Callable[[str, str], str | None]
+
+
+def resolve_variables(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with their variables replaced, without `config.providers`.
+
+    Raises UsageError for a provider that is not one of Kafka's, for the usual name of a provider that is not declared,
+    and for a variable without a value. The error contains no values.
+    """
+    lookups = _lookups(properties)
+    return {
+        name: _VARIABLE.sub(lambda found, of=name: _value(of, found, lookups), value)  # type: ignore[misc]  # a default
+        for name, value in properties.items()
+        if name != _PROVIDERS and not name.startswith(f"{_PROVIDERS}.")
+    }
+
+
+def _value(name: str, variable: re.Match[str], lookups: Mapping[str, Lookup]) -> str:
+    provider, path, key = variable[1], variable[2] or "", variable[3]
+    if provider in lookups:
+        try:
+            value = lookups[provider](path, key)
+        except OSError as error:
+            raise UsageError(f"{name} of the client properties: cannot read {path}: {error.strerror}") from error
+        if value is None:
+            raise UsageError(f"{name} of the client properties: {variable[0]} has no value")
+        return value
+    if provider in _USUAL:
+        raise UsageError(
+            f"{name} of the client properties uses {variable[0]}, but the provider {provider} is not declared: add "
+            f"{_PROVIDERS}={provider} and {_PROVIDERS}.{provider}.class={_PACKAGE}{_USUAL[provider]}"
+        )
+    return variable[0]  # Kafka leaves it unchanged, too
+
+
+def _lookups(properties: Mapping[str, str]) -> dict[str, Lookup]:
+    names = [name.strip() for name in properties.get(_PROVIDERS, "").split(",")]
+    return {name: _lookup(name, properties) for name in names if name}
+
+
+def _lookup(name: str, properties: Mapping[str, str]) -> Lookup:
+    prefix = f"{_PROVIDERS}.{name}"
+    class_name = properties.get(f"{prefix}.class", "").strip()
+    kind = class_name.removeprefix(_PACKAGE)
+    if kind not in _USUAL.values():
+        raise UsageError(
+            f"{prefix}.class of the client properties is {class_name or 'missing'}: it must be {_PACKAGE}{_ENV}, "
+            f"{_FILE} or {_DIRECTORY}, because librdkafka cannot run other Java classes"
+        )
+    if kind == _ENV:
+        pattern = _pattern(f"{prefix}.param.{_ALLOWED_NAMES}", properties)
+        return lambda path, key: _from_environment(path, key, pattern)
+    allowed = properties.get(f"{prefix}.param.{_ALLOWED_PATHS}")
+    read = _from_file if kind == _FILE else _from_directory
+    return lambda path, key: read(path, key) if path and _is_allowed(path, allowed) else None
+
+
+def _pattern(name: str, properties: Mapping[str, str]) -> re.Pattern[str] | None:
+    try:
+        return re.compile(properties[name]) if name in properties else None
+    except re.error as error:
+        raise UsageError(f"{name} of the client properties is not a valid regular expression: {error}") from error
+
+
+def _from_environment(path: str, key: str, pattern: re.Pattern[str] | None) -> str | None:
+    if path or (pattern is not None and pattern.fullmatch(key) is None):
+        return None
+    return os.environ.get(key)
+
+
+def _from_file(path: str, key: str) -> str | None:
+    try:
+        found: str | None = javaproperties.loads(Path(path).read_text("utf-8")).get(key)
+    except ValueError as error:  # its text may contain a secret
+        raise UsageError(rf"cannot read {path}: it is not UTF-8, or has a \u escape without four digits") from error
+    return found
+
+
+def _from_directory(path: str, key: str) -> str | None:
+    file = Path(path) / key
+    if "/" in key or key in {"", ".", ".."} or not file.is_file():
+        return None
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {file}: it is not UTF-8") from None  # that error contains a byte of the file
+
+
+def _is_allowed(path: str, allowed: str | None) -> bool:
+    if allowed is None or not allowed.strip():
+        return True
+    target = Path(os.path.normpath(path))
+    return any(target.is_relative_to(os.path.normpath(each.strip())) for each in allowed.split(","))

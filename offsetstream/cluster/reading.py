@@ -1,20 +1,27 @@
-"""Read the next records at offsets of live partitions, or find why there are none: range, leader or end of the log."""
+"""Read the next records at offsets of live partitions, or find why there are none: range, leader or end of the log.
+
+`Peek` reads some records for a look. `exact_lags` reads the record at each committed offset: its timestamp gives the
+time lag.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from offsetstream.cluster.committed import Place
+from offsetstream.cluster.answers import Place
+from offsetstream.cluster.client import require_to_read
 from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import STALE, MetadataCache
-from offsetstream.cluster.records_at import OUT_OF_RANGE, IsolationLevel, Record, read_at
+from offsetstream.cluster.records import OUT_OF_RANGE, IsolationLevel, Record, read_at
 
 _TEMPORARY = STALE - {NO_TOPIC, "UNKNOWN_TOPIC_ID"}  # a deleted topic is permanent
 Position: TypeAlias = tuple[Place, int]  # a partition and an offset
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
+_BACKOFF_FACTOR = 8  # read from further back if compaction and transactions left too few records
+_MAX_OFFSETS_BACK = 10_000  # or the number of requested records, if larger
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,113 @@ class Reading:
     is_blocked: bool = False
     error: str | None = None
     errors: int = 0
+
+
+@dataclass(frozen=True)
+class ExactLag:
+    """A partition of a group, and the first record at its committed offset or later (at most one)."""
+
+    group_id: str
+    topic: str
+    partition: int
+    reading: Reading
+
+
+class Peek:
+    """Reads records of live partitions. Each request waits up to `timeout` seconds.
+
+    Every request raises what `Connection` raises.
+    """
+
+    def __init__(
+        self, bootstrap_server: str, properties: Mapping[str, str], isolation_level: IsolationLevel, timeout: float
+    ) -> None:
+        self.cluster = MetadataCache(bootstrap_server, properties)
+        self._properties = properties
+        self._isolation = isolation_level
+        self._timeout = timeout
+
+    def read(self, starts: Mapping[Place, int], at_most: int) -> dict[Place, Reading]:
+        """Return up to `at_most` records of each partition, starting at an offset."""
+        return self._read(starts, at_most, ends_of(self.cluster, starts), self._deadline())
+
+    def since(self, place: Place, since_ms: int, at_most: int) -> Reading:
+        """Return up to `at_most` records, starting at the first at a time (milliseconds since 1970) or later."""
+        deadline = self._deadline()
+        ends = ends_of(self.cluster, [place], deadline)
+        end = ends.get(TopicPartitionKey(*place))
+        if not isinstance(end, LogEnd):
+            return self._read({place: 0}, at_most, ends, deadline)[place]
+        first = self.cluster.first_since(TopicPartitionKey(*place), since_ms)
+        if isinstance(first, str):
+            return Reading(end.high_watermark, end, error=first)
+        if first is None:
+            return Reading(end.high_watermark, end)
+        return self._read({place: first}, at_most, ends, deadline)[place]
+
+    def latest(self, place: Place, at_most: int) -> Reading:
+        """Return the last records of a partition, from at most the last 10,000 offsets."""
+        deadline = self._deadline()
+        ends = ends_of(self.cluster, [place], deadline)
+        end = ends.get(TopicPartitionKey(*place))
+        if not isinstance(end, LogEnd):
+            return self._read({place: 0}, at_most, ends, deadline)[place]
+        last = end.last_stable_offset if self._isolation == "read_committed" else end.high_watermark
+        first = end.log_start_offset or 0
+        for back in _distances(at_most):
+            start = max(last - back, first)
+            reading = self._read({place: start}, back, ends, deadline)[place]
+            if len(reading.records) >= at_most or start == first or reading.error is not None:
+                break
+        return replace(reading, records=reading.records[-at_most:])
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout
+
+    def _read(self, starts: Mapping[Place, int], at_most: int, ends: Answers, deadline: float) -> dict[Place, Reading]:
+        return read_from(
+            self.cluster,
+            self._properties,
+            starts,
+            at_most,
+            ends=ends,
+            isolation_level=self._isolation,
+            deadline=deadline,
+        )
+
+
+def _distances(at_most: int) -> Iterable[int]:
+    furthest, back = max(_MAX_OFFSETS_BACK, at_most), at_most
+    while back < furthest:
+        yield back
+        back *= _BACKOFF_FACTOR
+    yield furthest
+
+
+def exact_lags(
+    cluster: MetadataCache,
+    properties: Mapping[str, str],
+    committed: Mapping[str, Mapping[Place, int]],
+    *,
+    isolation_level: IsolationLevel,
+    timeout: float,
+) -> list[ExactLag]:
+    """Return the next record of each group and partition, within `timeout` seconds for all.
+
+    Fetches each pair of a partition and an offset once, even if several groups have it. Needs READ on the topics.
+    Raises what `Connection` raises.
+    """
+    deadline = time.monotonic() + timeout
+    places = {place for offsets in committed.values() for place in offsets}
+    require_to_read(cluster, {topic for topic, _ in places})
+    ends = ends_of(cluster, places)
+    wanted = {position for offsets in committed.values() for position in offsets.items()}
+    found = first_at_each(cluster, properties, wanted, ends=ends, isolation_level=isolation_level, deadline=deadline)
+    return [
+        ExactLag(group_id, *place, found[place, offset])
+        for group_id, offsets in committed.items()
+        for place, offset in offsets.items()
+    ]
 
 
 def ends_of(cluster: MetadataCache, places: Collection[Place], deadline: float | None = None) -> Answers:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.demo.topics import LEDGER
 from offsetstream.embedded.clients import QUIET, is_coordinator_unavailable
 

@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.demo.topics import end_offsets
 from offsetstream.embedded.clients import QUIET
 from offsetstream.errors import ClusterError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from offsetstream.cluster.committed import CommittedOffset, Place, with_offsets
+from offsetstream.cluster.answers import CommittedOffset, Place, with_offsets
+from offsetstream.cluster.client import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.operations.plan import ACTIVE, NO_OFFSET, NOTHING, TYPE, Change, Objection, Plan
 from offsetstream.operations.reset import open_transactions
 

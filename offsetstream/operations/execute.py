@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from offsetstream.cluster.committed import Place, with_offsets
+from offsetstream.cluster.answers import Place, with_offsets
 from offsetstream.cluster.group_admin import NOT_FOUND, GroupAdmin
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.journal import Journal

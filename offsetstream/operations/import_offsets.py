@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.log_ends import LogEnd, NoEnd
 from offsetstream.cluster.metadata import MetadataCache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line, shortened
 from offsetstream.operations.timestamps import RecordTime
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from offsetstream.cluster.committed import CommittedOffset, Place, omitted
+from offsetstream.cluster.answers import CommittedOffset, Place, omitted
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.plan import BEHIND, Objection

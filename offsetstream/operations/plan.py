@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.answers import CommittedOffset, Place
 
 # The kinds of objections. An operator can overrule those in JUDGED_BY_OPERATOR with `--despite`.
 ACTIVE, TYPE, NO_TOPIC, UNKNOWN_LOG = "active-group", "group-type", "no-such-partition", "unknown-log"

@@ -6,11 +6,11 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offsetstream.cluster.committed import CommittedOffset, Place, omitted, with_offsets
+from offsetstream.cluster.answers import CommittedOffset, Place, omitted, with_offsets
+from offsetstream.cluster.client import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.group_admin import GroupAdmin, GroupState
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.permissions import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
 from offsetstream.errors import OffsetstreamError, UnauthorisedError, UsageError, shortened

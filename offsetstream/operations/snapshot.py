@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError, first_line
 from offsetstream.operations.plan import Change, Plan
 

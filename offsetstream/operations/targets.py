@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from offsetstream.cluster import log_ends
-from offsetstream.cluster.committed import CommittedOffset, Place
+from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.operations.plan import NO_OFFSET, NO_TOPIC, OUT_OF_RANGE, UNKNOWN_LOG, Change, Objection
 

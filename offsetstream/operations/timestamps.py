@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from offsetstream.cluster.committed import Place
+from offsetstream.cluster.answers import Place
+from offsetstream.cluster.client import require_to_read
 from offsetstream.cluster.log_ends import NO_TOPIC, Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import Position, ends_of, first_at_each, first_since, rounds_of
-from offsetstream.cluster.records_at import Record
+from offsetstream.cluster.records import Record
 from offsetstream.errors import ClusterError
 
 Offsets: TypeAlias = Mapping[str, Mapping[Place, int]]

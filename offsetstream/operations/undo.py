@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from offsetstream.cluster.committed import CommittedOffset, Place, with_offsets
+from offsetstream.cluster.answers import CommittedOffset, Place, with_offsets
+from offsetstream.cluster.client import require_to_read
 from offsetstream.cluster.group_admin import GroupAdmin
 from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.permissions import require_to_read
 from offsetstream.cluster.reading import ends_of
 from offsetstream.operations.plan import MOVED, OUT_OF_RANGE, Change, Objection, Plan
 from offsetstream.operations.reset import (

@@ -14,8 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.permissions import readable_partitions, sees_all_topics
+from offsetstream.cluster.client import Cluster, readable_partitions, sees_all_topics
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import TOPIC_NAMES
 from offsetstream.coordinator.coordinator_kind import Coordinator

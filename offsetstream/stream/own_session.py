@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.msk import java_plugins
+from offsetstream.cluster.login import java_plugins
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.local import LocalSpark
 from offsetstream.stream.settings import JobSettings

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_records import read_log
+from offsetstream.cluster.records import read_log
 from offsetstream.tables.arrow_rows import append_to, partition_numbers
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.damage import MADE_ANEW, Damage, TableFolder

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.log_records import LogRecord, read_log
+from offsetstream.cluster.records import LogRecord, read_log
 from offsetstream.tables.arrow_rows import partition_numbers, timestamps
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import read_lease

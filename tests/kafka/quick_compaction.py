@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.consumers import close
-from offsetstream.cluster.log_records import LogRecord, read_log
+from offsetstream.cluster.records import LogRecord, close, read_log
 from offsetstream.codec.decoding import decode_records
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics

@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewPartitions
 from offsetstream import commit_offsets
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.records_at import SILENT, read_at
+from offsetstream.cluster.records import SILENT, read_at
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import admin_client

@@ -16,11 +16,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from offsetstream import CommittedOffset, auto_committing_consumer, commit_offsets, fetch_offsets
-from offsetstream.cluster.connection import QUIET
+from offsetstream.cluster.connection import QUIET, kafka_name
 from offsetstream.cluster.coordinators import CoordinatorLookup
-from offsetstream.cluster.error_names import kafka_name
 from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin
-from offsetstream.cluster.java_offsets import fetch_by_java
+from offsetstream.cluster.offsets import fetch_by_java
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError, UsageError

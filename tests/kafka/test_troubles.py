@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import main
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import QUIET, admin_client

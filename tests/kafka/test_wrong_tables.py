@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import QUIET, admin_client

@@ -9,7 +9,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from offsetstream.cluster.config_providers import resolve_variables
+from offsetstream.cluster.properties import resolve_variables
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.gateway import java_gateway
 from offsetstream.errors import UsageError

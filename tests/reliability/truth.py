@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.consumers import close
+from offsetstream.cluster.records import close
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET

@@ -13,7 +13,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from offsetstream.cli.submitted import materialize_offsets
-from offsetstream.cluster.msk import java_plugins
+from offsetstream.cluster.login import java_plugins
 from offsetstream.spark.session import CONNECTORS
 
 ROOT = Path(__file__).parents[2]

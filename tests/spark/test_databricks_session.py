@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from offsetstream.cli.own_spark import open_with_spark, own_spark
-from offsetstream.cluster.databricks import kafka_classes
+from offsetstream.cluster.java_client import kafka_classes
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.session import launchers_session
 from offsetstream.tables.catalog_store import CatalogStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cluster.msk import java_plugins
+from offsetstream.cluster.login import java_plugins
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.spark.session import connectors
 from offsetstream.spark.settings import PREFERRED

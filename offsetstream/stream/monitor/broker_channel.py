@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.databricks import kafka_classes
+from offsetstream.cluster.java_client import kafka_classes
 from offsetstream.cluster.properties import spark_properties
 from offsetstream.codec.wire import read_int16
 from offsetstream.errors import ClusterError, RefusedLoginError, UnreachableError, first_line

@@ -10,12 +10,11 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from offsetstream.cluster.databricks import plain_packages
-from offsetstream.cluster.java_client import LIMITED_RETRIES
+from offsetstream.cluster.java_client import LIMITED_RETRIES, plain_packages
 from offsetstream.cluster.log_ends import HIDDEN, TopicPartitionKey
 from offsetstream.cluster.open_transactions import OpenTransactions
 from offsetstream.cluster.properties import spark_properties
-from offsetstream.cluster.records_at import read_at
+from offsetstream.cluster.records import read_at
 from offsetstream.cluster.rights import READ_ALL_TOPICS, TRANSACTION_IDS
 from offsetstream.errors import first_line
 from offsetstream.spark.source import set_java_properties

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.msk import Signer, Token
+from offsetstream.cluster.login import Signer, Token
 from offsetstream.errors import ClusterError, UnauthorisedError
 from offsetstream.verify.kafka_admin import kafka_admin
 from tests.kafka.security.broker import Secured

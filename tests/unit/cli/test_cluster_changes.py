@@ -12,7 +12,7 @@ from click import BadParameter
 
 from offsetstream.cli.cluster_changes import command_line
 from offsetstream.cli.reset import KafkaDuration
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.import_offsets import Renames, renamed
 from offsetstream.operations.offset_file import HEADING, ExportedOffset, csv_lines, read_offset_file

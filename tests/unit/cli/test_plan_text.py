@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsetstream.cli.plan_text import done, planned
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.operations.execute import CHANGED, Result
 from offsetstream.operations.plan import Change, Plan
 

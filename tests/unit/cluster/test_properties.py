@@ -1,10 +1,14 @@
+"""Client properties: read from a file, with variables, and translated for librdkafka and for Spark."""
+
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from offsetstream.cluster.jaas import parse_login
-from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
+from offsetstream.cluster.login import parse_login
+from offsetstream.cluster.properties import java_system_properties, librdkafka_config, read_properties, spark_options
 from offsetstream.errors import UsageError
 from testkit.certificates import sign
 
@@ -20,7 +24,8 @@ TOKENS = {
 }
 
 
-FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+PROVIDER = "org.apache.kafka.common.config.provider."
+ENV = "config.providers=env\nconfig.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
 
 
 def file(tmp_path: Path, text: str) -> str:
@@ -55,7 +60,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
 def test_properties_can_be_read_again(tmp_path: Path) -> None:
     """Those given beside the file keep their variables, and those that the file no longer has are gone."""
     path, secret = file(tmp_path, "client.id=mine\nsecurity.protocol=SSL"), tmp_path / "secret.properties"
-    provider = {"config.providers": "file", "config.providers.file.class": FILE_PROVIDER}
+    provider = {"config.providers": "file", "config.providers.file.class": PROVIDER + "FileConfigProvider"}
     secret.write_text("password=old")
     first = read_properties(path, provider | {"ssl.key.password": f"${{file:{secret}:password}}"})
     secret.write_text("password=new")
@@ -300,3 +305,108 @@ def test_a_password_is_unescaped_like_in_java(written: str, password: str) -> No
 def test_other_options_of_a_login_module_are_not_credentials() -> None:
     jaas = f'{PLAIN} serviceName="kafka" user_alice="x" useKeyTab=true username="bob" password="p";'
     assert credentials(jaas) == {"sasl.username": "bob", "sasl.password": "p"}
+
+
+def test_a_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter${2:3}")
+    found = read_properties(
+        file(tmp_path, ENV + 'sasl.jaas.config=a.b.PlainLoginModule required password="${env:KAFKA_PASSWORD}";')
+    )
+    assert found == {"sasl.jaas.config": 'a.b.PlainLoginModule required password="hunter${2:3}";'}
+
+
+def test_spaces_around_the_name_of_a_provider_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_CLIENT", "me")
+    assert (
+        read_properties(file(tmp_path, ENV.replace("=env\n", "= env , \n") + "client.id=${env:KAFKA_CLIENT}"))[
+            "client.id"
+        ]
+        == "me"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ENV + "ssl.key.password=${env:NOT_THERE}", r"ssl.key.password of .*: \$\{env:NOT_THERE\} has no value$"),
+        (
+            "ssl.key.password=${env:X}",
+            r"\$\{env:X\}, but the provider env is not declared: add config.providers=env and .*EnvVarConfig",
+        ),
+        (
+            "ssl.key.password=${file:/x:y}",
+            r"provider file is not declared: add config.providers=file and .*\.FileConfigProvider$",
+        ),
+        ("config.providers=vault", r"config.providers.vault.class .* is missing: it must be org.apache"),
+        ("config.providers=v\nconfig.providers.v.class=a.V", r"config.providers.v.class .* is a.V: it must be"),
+        (
+            "config.providers=f\nconfig.providers.f.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
+            "client.id=${f:/no/such/file:key}",
+            "client.id of the client properties: cannot read /no/such/file: No such file",
+        ),
+    ],
+)
+def test_the_error_is_one_line_that_names_the_property(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as error:
+        read_properties(file(tmp_path, text))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_java_only_pattern_and_a_binary_file_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"config\.providers\.env\.param\.allowlist\.pattern .* not a valid regular expr"
+    ):
+        read_properties(
+            file(tmp_path, ENV + "config.providers.env.param.allowlist.pattern=\\\\p{Upper}+\nclient.id=${env:HOME}")
+        )
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    mounted = ENV.replace("env", "d").replace("EnvVarConfig", "DirectoryConfig")
+    with pytest.raises(UsageError, match=r"cannot read .*token: it is not UTF-8$"):
+        read_properties(file(tmp_path, f"{mounted}client.id=${{d:{tmp_path}:token}}"))
+
+
+LOGIN = f"{SCRAM} username='me' password='p';"
+IAM = "software.amazon.msk.auth.iam"
+
+
+@pytest.fixture
+def databricks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("sasl.jaas.config", LOGIN, f"kafkashaded.{LOGIN}"),
+        ("sasl.jaas.config", f" \n {LOGIN}", f"kafkashaded.{LOGIN}"),
+        ("sasl.jaas.config", f"kafkashaded.{LOGIN}", f"kafkashaded.{LOGIN}"),
+        ("sasl.jaas.config", f"{IAM}.IAMLoginModule required;", f"shadedmskiam.{IAM}.IAMLoginModule required;"),
+        ("sasl.login.callback.handler.class", HANDLER, f"kafkashaded.{HANDLER}"),
+        ("sasl.client.callback.handler.class", f"{IAM}.X", f"shadedmskiam.{IAM}.X"),
+        ("sasl.jaas.config", "com.example.Login required;", "com.example.Login required;"),
+        ("ssl.key.password", "org.apache.kafka.", "org.apache.kafka."),  # names no class
+    ],
+)
+@pytest.mark.usefixtures("databricks")
+def test_sparks_source_gets_the_runtimes_class_names(name: str, given: str, expected: str) -> None:
+    assert spark_options({name: given}) == {f"kafka.{name}": expected}
+
+
+def test_outside_databricks_the_names_are_kafkas() -> None:
+    assert spark_options({"sasl.jaas.config": LOGIN}) == {"kafka.sasl.jaas.config": LOGIN}
+
+
+@pytest.mark.usefixtures("databricks")
+def test_librdkafka_gets_the_same_as_outside_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN}
+    there = librdkafka_config(given)
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION")
+    assert librdkafka_config(given) == there
+
+
+def test_system_properties_have_the_runtimes_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, url = "org.apache.kafka.sasl.oauthbearer.allowed.urls", "https://idp.example/token"
+    properties = {"sasl.oauthbearer.token.endpoint.url": url}
+    assert java_system_properties(properties) == {name: url}
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    assert java_system_properties(properties) == {name: url, f"kafkashaded.{name}": url}

@@ -1,4 +1,4 @@
-"""Stores as PEM; the JKS ones, which need Java, are in tests/kafka/test_security.py."""
+"""Stores as PEM; the JKS ones, which need Java, are in tests/kafka/security."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import TakenGroupError
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.plan import Change, Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.cluster.committed import CommittedOffset
+from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.cluster.log_ends import LogEnd
 from offsetstream.operations.targets import in_log
 

@@ -1,16 +1,18 @@
-"""Read records from given offsets on, with a consumer that joins no group and commits nothing."""
+"""Read records of a live cluster, with consumers that join no group and commit nothing."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     TIMESTAMP_LOG_APPEND_TIME,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
@@ -19,18 +21,20 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from offsetstream.cluster.committed import Place
-from offsetstream.cluster.connection import QUIET
-from offsetstream.cluster.consumers import close
-from offsetstream.cluster.error_names import kafka_name
+from offsetstream.cluster.answers import Place
+from offsetstream.cluster.connection import QUIET, TIMEOUT, kafka_name
 from offsetstream.cluster.properties import librdkafka_config
+from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
+from offsetstream.errors import UnreachableError
 
 IsolationLevel: TypeAlias = Literal["read_committed", "read_uncommitted"]
 OUT_OF_RANGE, SILENT = "OFFSET_OUT_OF_RANGE", "REQUEST_TIMED_OUT"
 _POLL_SECONDS = 0.1
+_LOG_POLL_SECONDS, _LOG_MESSAGES = 0.2, 10_000  # where a complete log is read
+_CLOSE_SECONDS = 20.0
 _MAX_PARTITIONS, _MAX_MESSAGES = 500, 1000
 _MAX_ERRORS = 20  # after which it stops to wait
-_CONFIG = {
+_SMALL_FETCHES = {
     # One small fetch for each partition is enough. Its first batch is complete in any case.
     "queued.min.messages": 1,
     "fetch.message.max.bytes": 65_536,
@@ -91,7 +95,16 @@ def read_at(
     """
     deadline = time.monotonic() + timeout
     found = {place: FetchedRecords() for place in starts}
-    with _consumer(bootstrap_server, properties, isolation_level) as (consumer, errors):
+    errors: deque[KafkaError] = deque()
+    settings = {
+        **_SMALL_FETCHES,
+        "enable.auto.offset.store": False,
+        "isolation.level": isolation_level,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "error_cb": errors.append,
+    }
+    with consuming(bootstrap_server, properties, settings) as consumer:
         remaining = iter(starts.items())
         while part := dict(islice(remaining, _MAX_PARTITIONS)):
             consumer.assign([TopicPartition(*place, offset) for place, offset in part.items()])
@@ -156,26 +169,86 @@ def _record(message: Message) -> Record:
     )
 
 
+@dataclass(frozen=True)
+class LogRecord:
+    """A record of the log. `timestamp_ms` is in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+def read_log(
+    bootstrap_server: str, properties: Mapping[str, str], partitions: Collection[int], timeout: float = TIMEOUT
+) -> Iterator[list[LogRecord]]:
+    """Yield all committed records of offsets partitions, from start to end, in order for each partition.
+
+    Raises UnreachableError if no record arrives for `timeout` seconds.
+    """
+    settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "error"}
+    with consuming(bootstrap_server, properties, settings) as consumer:
+        consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions])
+        remaining, deadline = set(partitions), time.monotonic() + timeout
+        while remaining:
+            if time.monotonic() > deadline:
+                raise UnreachableError(
+                    f"{bootstrap_server} returns no records of the offsets partitions {sorted(remaining)}"
+                )
+            messages = [each for each in consumer.consume(_LOG_MESSAGES, _LOG_POLL_SECONDS) if _is_record_or_end(each)]
+            if any(each.partition() in remaining for each in messages):
+                deadline = time.monotonic() + timeout
+            remaining -= {each.partition() for each in messages if each.error() is not None}
+            yield [
+                LogRecord(each.partition(), each.offset(), each.timestamp()[1], each.key(), each.value())
+                for each in messages
+                if each.error() is None
+            ]
+
+
+def _is_record_or_end(message: Message) -> bool:
+    """Return whether the message is a record or the end of a partition, and not another error."""
+    return message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+
+
 @contextmanager
-def _consumer(
-    bootstrap_server: str, properties: Mapping[str, str], isolation_level: IsolationLevel
-) -> Iterator[tuple[Consumer, deque[KafkaError]]]:
-    errors: deque[KafkaError] = deque()
+def auto_committing_consumer(
+    bootstrap_server: str, group: str, topics: Sequence[str], properties: Mapping[str, str] | None = None
+) -> Iterator[Consumer]:
+    """Yield a member of a group that commits what it has read, every five seconds and at the end.
+
+    It continues at the committed offsets, or at the start of the log without one. `properties` are client properties.
+    """
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": True}
+    with consuming(bootstrap_server, properties or {}, settings) as consumer:
+        consumer.subscribe(list(topics))
+        yield consumer
+
+
+@contextmanager
+def consuming(bootstrap_server: str, properties: Mapping[str, str], settings: Mapping[str, Any]) -> Iterator[Consumer]:
+    """Yield a consumer with librdkafka's `settings`. Unless they say otherwise, it commits nothing."""
     config = {
         "client.id": "offsetstream",
         **librdkafka_config(properties, bootstrap_server),
-        **_CONFIG,
         "bootstrap.servers": bootstrap_server,
-        "group.id": "offsetstream",  # never joined
+        "group.id": GROUP_PREFIX,  # never joined; has the prefix of Spark's groups, so it needs no other right
         "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "isolation.level": isolation_level,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "error_cb": errors.append,
+        **settings,
     }
     consumer = Consumer(config, logger=QUIET)
     try:
-        yield consumer, errors
+        yield consumer
     finally:
         close(consumer)
+
+
+def close(consumer: Consumer) -> None:
+    """Close a consumer. Give up after 20 seconds; the end of the process then closes it.
+
+    After a broker's restart, librdkafka (2.16) sometimes waits forever for one of its own threads.
+    """
+    closing = threading.Thread(target=consumer.close, name="close a consumer", daemon=True)
+    closing.start()
+    closing.join(_CLOSE_SECONDS)

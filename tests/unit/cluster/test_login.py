@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from offsetstream.cluster.msk import Signer, java_plugins
+from offsetstream.cluster.login import Signer, java_plugins
 from offsetstream.cluster.properties import librdkafka_config, spark_options
 from offsetstream.errors import UnauthorisedError, UsageError
 from testkit.processes import within

@@ -5,7 +5,7 @@ import threading
 import pytest
 from confluent_kafka import Consumer
 
-from offsetstream.cluster import consumers
+from offsetstream.cluster import records
 from offsetstream.cluster.connection import QUIET
 
 
@@ -26,14 +26,14 @@ class NeverClosed:
 
 def test_a_consumer_is_closed() -> None:
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "closed"}, logger=QUIET)
-    consumers.close(consumer)
+    records.close(consumer)
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
 
 
 def test_a_consumer_that_does_not_close_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(records, "_CLOSE_SECONDS", 0.05)
     consumer = NeverClosed()
-    consumers.close(consumer)
+    records.close(consumer)
     assert consumer.is_asked.is_set()
     consumer.end()
