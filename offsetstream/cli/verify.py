@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,24 +23,18 @@ from offsetstream.cli.output import Output
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.rows import Column
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
-from offsetstream.errors import EnvironmentNotReadyError, UsageError
+from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lease_holder import HeartbeatWatch
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
-from offsetstream.verify.answers import Answers
-from offsetstream.verify.confluent_admin import ConfluentAdmin
-from offsetstream.verify.decoded import decoded_differences
-from offsetstream.verify.derivation import compare_derivation
+from offsetstream.verify.compare import Comparison, Found, compare_until_settled, read_position
+from offsetstream.verify.decoded_history import compare_derivation, decoded_differences
 from offsetstream.verify.difference import Difference, plain
-from offsetstream.verify.doubled_rows import doubled_rows
-from offsetstream.verify.kafka_admin import kafka_admin
-from offsetstream.verify.ledger import ledger_differences, ledger_since
+from offsetstream.verify.ledger import doubled_rows, ledger_differences, ledger_since
 from offsetstream.verify.records import disagreements, read_records
-from offsetstream.verify.settle import Comparison, Found, compare_until_settled
-from offsetstream.verify.table_lag import read_position
-from offsetstream.verify.tables import read_tables
+from offsetstream.verify.sources import kafka_admin, read_tables
 from offsetstream.verify.topic import Reconciliation, TopicReader
 
 _COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "other", "against", "explanation"]))
@@ -93,8 +85,7 @@ def verify(
     """Compare the tables with the live cluster: groups, members, assignments, committed offsets and coordinators.
 
     verify also compares every column of the state tables with the history, finds duplicate rows, and compares the row
-    counts of the history with the job's ledger. It needs DESCRIBE on all groups and topics, and Java to see share and
-    streams groups.
+    counts of the history with the job's ledger. It needs DESCRIBE on all groups and topics, and Java.
 
     With --history it also reads the complete topic, and needs READ on it. Each record must be in the history once, with
     the same content. A row whose record is gone from the topic must be superseded or a tombstone. The decoded history
@@ -118,10 +109,10 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     Age.of_tables(store, None).warn()
     has_job = partial(is_job_alive, store, print_line, HeartbeatWatch())
     has_job()  # watch a job of another host now, so that --settle is left for the comparison
-    with _client(cluster.bootstrap_server, properties) as ask:
+    with kafka_admin(cluster.bootstrap_server, properties) as admin:
         result = compare_until_settled(
             lambda: read_tables(Lookup(store)),
-            ask,
+            admin.answers,
             partial(read_position, cluster, has_job),
             settle,
             lambda: disagreements(read_records(store)),
@@ -139,7 +130,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
 def exit_code_of(result: Comparison) -> int:
     """Return the exit code: an unexplained difference counts more than groups that were not compared."""
     unexplained = any(found.explanation is None for found in result.found)
-    return _DIFFERENT if unexplained else _NOT_COMPARED if result.groups_not_compared else 0
+    return _DIFFERENT if unexplained else _NOT_COMPARED if result.unreadable else 0
 
 
 def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
@@ -159,20 +150,6 @@ def _check_history(store: Store, reader: TopicReader | None) -> Reconciliation:
     for partition, reason in sorted(result.not_compared.items()):
         print_line(f"Offsets partition {partition} was not compared with the topic: {reason}")
     return replace(result, differences=[*differences, *result.differences])
-
-
-@contextmanager
-def _client(bootstrap_server: str, properties: dict[str, str]) -> Iterator[Callable[[], Answers]]:
-    with ExitStack() as stack:
-        ask: Callable[[], Answers]
-        try:
-            ask = stack.enter_context(kafka_admin(bootstrap_server, properties)).answers
-        except EnvironmentNotReadyError as error:
-            print_line(
-                f"Using confluent-kafka, which cannot see share groups, streams groups and offset metadata: {error}"
-            )
-            ask = ConfluentAdmin(bootstrap_server, properties).answers
-        yield ask
 
 
 def _require_visible(cluster: Cluster, result: Comparison) -> None:
@@ -211,10 +188,8 @@ def print_result(result: Comparison, output: Output) -> None:
 
 
 def _report_not_compared(result: Comparison) -> None:
-    for group_id in result.groups_not_compared:
-        error = result.unreadable.get(group_id)
-        why = f": Kafka's client cannot read a member's assignment ({error})" if error else ""
-        print_line(f"Not compared: {group_id}{why}")
+    for group_id, error in sorted(result.unreadable.items()):
+        print_line(f"Not compared: {group_id}: Kafka's client cannot read a member's assignment ({error})")
 
 
 def _row(difference: Difference, explanation: str | None) -> dict[str, Any]:

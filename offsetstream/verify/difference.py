@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,6 +73,12 @@ def row_differences(
         Difference(table, names, key, ROWS, ours, theirs, against) for key, ours, theirs in counts if ours != theirs
     ]
     return [*alone, *doubled], [(key, ours[key], theirs[key]) for key in both]
+
+
+def lasting(find: Callable[[], Iterable[Difference]]) -> list[Difference]:
+    """Return the differences that are found twice: those that a running job just makes are gone at the second look."""
+    found = set(find())
+    return [each for each in find() if each in found] if found else []
 
 
 def _by_key(names: tuple[str, ...], rows: Iterable[Row]) -> tuple[dict[Key, Row], Counter[Key]]:

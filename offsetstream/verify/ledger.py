@@ -1,20 +1,26 @@
-"""Compare the history with the job's ledger: find rows lost, duplicated or changed since they were written."""
+"""Find rows that were lost, doubled or changed since they were written: by the job's ledger, and by their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 
+from offsetstream.errors import NoTableError
 from offsetstream.tables.ledger import count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import valid_entries
-from offsetstream.tables.names import LEDGER, RECORD_TABLES
-from offsetstream.tables.schema import HISTORY_DAY
+from offsetstream.tables.names import DERIVED_TABLES, LEDGER, RECORD_TABLES
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema, all_schemas
+from offsetstream.tables.small_tables import rows_per_partition
+from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.tally import Entry, Log, by_day
-from offsetstream.verify.difference import OF_LEDGER, ROWS, Difference
+from offsetstream.verify.difference import OF_LEDGER, RECORDS, ROWS, Difference, lasting
 
 CHECKSUM = "checksum"
 _NAMES = ("offsets_partition", "log_id", HISTORY_DAY, "checkpoint_id", "batch_id")
+_PLACE = ("offsets_partition", "log_id", "record_offset")  # place of the record
+_AT_ONCE = 5_000_000  # history records counted together; limits memory
 
 
 def ledger_since(tables: Store) -> datetime | None:
@@ -28,11 +34,7 @@ def ledger_differences(tables: Store, *, checksums: bool) -> list[Difference]:
 
     Without `checksums`, rows are only counted. This takes a tenth of the time.
     """
-    found = list(_differences(tables, checksums))
-    if not found:
-        return []
-    again = set(_differences(tables, checksums))  # a job or retention may be running: keep only lasting differences
-    return [each for each in found if each in again]
+    return lasting(lambda: _differences(tables, checksums))  # a job or retention may be running
 
 
 def _differences(tables: Store, checksums: bool) -> Iterator[Difference]:
@@ -95,3 +97,62 @@ def _of_batches(ledger: Snapshot, tables: Store, history: str, log: Log, day: st
 
 def _by_batch(entries: Iterable[Entry]) -> dict[tuple[int | None, int | None], Entry]:
     return {(each.checkpoint_id, each.batch_id): each for each in entries}
+
+
+def doubled_rows(tables: Store) -> list[Difference]:
+    """Return the keys with several rows, and the partitions whose history has a record more than once.
+
+    For a partition's history, the difference names the first such record and counts rows and records. Derived
+    tables are skipped: their keys are counted when they are derived again.
+    """
+    schemas = [schema for schema in all_schemas().values() if schema.name not in DERIVED_TABLES]
+    found: list[Difference] = []
+    for schema in schemas:
+        is_in_log = not schema.key and "record_offset" in schema.column_names
+        with suppress(NoTableError):  # tables of an older version lack one
+            found += _of_records(tables, schema) if is_in_log else _of_keys(tables, schema)
+    return found
+
+
+def _of_keys(tables: Store, schema: TableSchema) -> Iterator[Difference]:
+    names = ", ".join(schema.row_key)
+    # A repair's entries in the ledger have no batch. They may end at the same offset as the job's.
+    rows = "rows WHERE batch_id IS NOT NULL" if schema.name == LEDGER else "rows"
+    query = f"SELECT {names}, count(*) AS n FROM {rows} GROUP BY {names} HAVING count(*) > 1 ORDER BY {names}"  # noqa: S608 - our own SQL
+    for row in _query(tables, schema.name, query):
+        key = tuple(row[name] for name in schema.row_key)
+        yield Difference(schema.name, schema.row_key, key, ROWS, row["n"], 1, RECORDS)
+
+
+def _of_records(tables: Store, schema: TableSchema) -> Iterator[Difference]:
+    for partitions in some_at_a_time(rows_per_partition(tables, schema.name)):
+        identity = ", ".join(schema.row_key)
+        counted = (
+            f"SELECT {identity}, count(*) AS n FROM rows WHERE {in_partitions(partitions)} "  # noqa: S608 - our own SQL
+            f"GROUP BY {identity} HAVING count(*) > 1"
+        )
+        query = (
+            "SELECT offsets_partition, log_id, min(record_offset) AS record_offset, sum(n) AS rows, "  # noqa: S608
+            f"count(*) AS records FROM ({counted}) GROUP BY offsets_partition, log_id"
+        )
+        for row in _query(tables, schema.name, f"{query} ORDER BY offsets_partition, log_id"):
+            key = tuple(row[name] for name in _PLACE)
+            yield Difference(schema.name, _PLACE, key, ROWS, row["rows"], row["records"], RECORDS)
+
+
+def some_at_a_time(rows: Mapping[int, int]) -> Iterator[list[int]]:
+    """Yield lists of offsets partitions; each list has a limited total of `rows`."""
+    some, count = list[int](), 0
+    for partition, own in sorted(rows.items()):
+        if some and count + own > _AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(partition)
+        count += own
+    if some:
+        yield some
+
+
+def _query(tables: Store, name: str, query: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = tables.open(name).query(query).read_all().to_pylist()
+    return found

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.cluster.records import read_log
 from offsetstream.tables.arrow_rows import append_to, partition_numbers
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.damage import MADE_ANEW, Damage, TableFolder
@@ -35,18 +34,16 @@ from offsetstream.tables.names import (
     RECORDS,
     TOPIC_PARTITIONS,
 )
-from offsetstream.tables.record_rows import belongs_to, decode_on_driver, with_history_columns
+from offsetstream.tables.record_rows import belongs_to, with_history_columns
 from offsetstream.tables.schema import all_schemas, is_history, load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows, rows_per_partition, update_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.tally import Entry, Log
 from offsetstream.tables.transaction import BatchId, app_id, batch_versions, shut_out_older, transaction_of
-from offsetstream.verify.doubled_rows import some_at_a_time
-from offsetstream.verify.filtered import filtered_records, filters_of
-from offsetstream.verify.ledger import counts_by_day
-from offsetstream.verify.reconcile import Numbers, joined
-from offsetstream.verify.topic import raw_records
+from offsetstream.verify.ledger import counts_by_day, some_at_a_time
+from offsetstream.verify.sources import filters_of
+from offsetstream.verify.topic import Numbers, joined, read_decoded
 
 LOST = "history lost"  # an event of an offsets partition
 _INTERRUPTED = Damage("_damaged", "has its rows: a repair was interrupted")
@@ -225,14 +222,8 @@ class Repair:
         filters = filters_of(books)
         there = {name: _offsets(self._tables.open(name), log_ids) for name in self._records}
         waiting = defaultdict[str, list[pa.Table]](list)
-        for records in read_log(cluster.bootstrap_server, self._properties, list(books)):
-            if not records:
-                continue
-            decoded = decode_on_driver(raw_records(records))
-            decoded = decoded.filter(pc.less(decoded["record_offset"], partition_numbers(decoded, applied, 0)))
-            if filters and decoded.num_rows:
-                decoded = decoded.filter(pc.invert(filtered_records(decoded, filters)))
-            decoded = decoded.append_column("log_id", partition_numbers(decoded, log_ids, 0))
+        for records, _ in read_decoded(cluster.bootstrap_server, self._properties, log_ids, filters):
+            decoded = records.filter(pc.less(records["record_offset"], partition_numbers(records, applied, 0)))
             for name in self._records:
                 mine = decoded.filter(belongs_to(name, decoded))
                 lacks = ~np.isin(_places(mine), there[name])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from offsetstream.verify.kafka_admin import KafkaAdmin
+from offsetstream.verify.sources import KafkaAdmin
 from tests.kafka.java_clients import JavaClients, Place
 
 

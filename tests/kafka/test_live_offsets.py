@@ -23,7 +23,7 @@ from offsetstream.cluster.offsets import fetch_by_java
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError, UsageError
-from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
+from offsetstream.verify.sources import KafkaAdmin, kafka_admin
 from testkit.processes import Done, offsetstream
 from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner

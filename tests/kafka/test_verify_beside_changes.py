@@ -11,10 +11,8 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.commits import commit_plainly
 from offsetstream.embedded.clients import admin_client
-from offsetstream.verify.confluent_admin import ConfluentAdmin
-from offsetstream.verify.kafka_admin import KafkaAdmin, kafka_admin
-from offsetstream.verify.table_lag import read_position
-from offsetstream.verify.tables import TableRows
+from offsetstream.verify.compare import read_position
+from offsetstream.verify.sources import KafkaAdmin, TableRows, kafka_admin
 from testkit.brokers import BrokerUnderTest
 from testkit.waiting import SECONDS
 
@@ -100,22 +98,3 @@ def test_a_group_deleted_before_the_query_for_its_offsets_is_skipped(
     monkeypatch.setattr(admin, "committed_offsets", delete_and_ask)
     answers = admin.answers({STAYS, LATER})
     assert [row["group_id"] for row in answers.offsets] == [STAYS]
-
-
-def test_the_confluent_client_skips_a_deleted_group_too(
-    kafka: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(kafka, STAYS, GOES)
-    admin = ConfluentAdmin(kafka.bootstrap_server, {})
-    original = admin.list_ids
-
-    def list_and_delete() -> list[str]:
-        found = original()
-        delete(kafka, GOES)
-        return found
-
-    monkeypatch.setattr(admin, "list_ids", list_and_delete)
-    answers = admin.answers()
-    assert GOES in answers.gone
-    assert GOES not in {row["group_id"] for row in answers.groups}
-    assert STAYS in {row["group_id"] for row in answers.groups}

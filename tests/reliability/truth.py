@@ -15,9 +15,8 @@ from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.verify.decoded import decoded_differences
-from offsetstream.verify.doubled_rows import doubled_rows
-from offsetstream.verify.ledger import ledger_differences
+from offsetstream.verify.decoded_history import decoded_differences
+from offsetstream.verify.ledger import doubled_rows, ledger_differences
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.topic import TopicReader
 from testkit import changes_model

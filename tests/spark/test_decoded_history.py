@@ -29,9 +29,8 @@ from offsetstream.tables.size import MAX_SMALL_ROWS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
-from offsetstream.verify.decoded import decoded_differences
-from offsetstream.verify.derivation import compare_derivation
-from offsetstream.verify.doubled_rows import doubled_rows
+from offsetstream.verify.decoded_history import compare_derivation, decoded_differences
+from offsetstream.verify.ledger import doubled_rows
 from testkit.changes_model import difference
 from testkit.large import exceed_the_driver
 from tests.spark.log import PARTITIONS, Record, frame, random_log

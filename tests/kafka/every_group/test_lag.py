@@ -14,8 +14,8 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.tables.lookup import Lookup
-from offsetstream.verify.table_lag import read_position
-from offsetstream.verify.tables import read_tables
+from offsetstream.verify.compare import read_position
+from offsetstream.verify.sources import read_tables
 from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups
 from tests.kafka.jobs import JobRunner
 

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 from offsetstream.cli.main import main
 from offsetstream.cluster.client import Cluster
 from offsetstream.tables.lookup import Lookup
-from offsetstream.verify.answers import Answers
-from offsetstream.verify.table_lag import read_position
-from offsetstream.verify.tables import read_tables
+from offsetstream.verify.compare import read_position
+from offsetstream.verify.sources import Answers, read_tables
 from tests.kafka.every_group.all_groups import RELEASES, AllGroups
 from tests.kafka.jobs import JobRunner
 from tests.reliability.truth import read_topic

@@ -11,7 +11,7 @@ import pytest
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
-from offsetstream.verify.answers import Answers, Row
+from offsetstream.verify.sources import Answers, Row
 from testkit.processes import offsetstream
 from testkit.waiting import await_
 from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, AllGroups, client_release, group_types

@@ -17,14 +17,10 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import COLUMNS, KEYS, differences
-from offsetstream.verify.confluent_admin import UNSEEN_TYPES, ConfluentAdmin
+from offsetstream.verify.compare import COLUMNS, KEYS, Explanations, TablePosition, differences, read_position
 from offsetstream.verify.difference import ROW, Difference
-from offsetstream.verify.explain import Explanations
 from offsetstream.verify.records import HISTORY, disagreements, read_records
-from offsetstream.verify.table_lag import TablePosition, read_position
-from offsetstream.verify.tables import TableRows, read_tables
+from offsetstream.verify.sources import Answers, TableRows, read_tables
 from testkit.processes import offsetstream
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.every_group.all_groups import CLASSIC, NEWEST, RELEASES, AllGroups
@@ -202,13 +198,3 @@ def test_the_verify_command_finds_no_difference(every_group: AllGroups, loaded: 
     server = ("--bootstrap-server", every_group.kafka.bootstrap_server)
     done = offsetstream("verify", "--history", *server, "--tables", loaded.tables.root, "--settle", "5")
     assert (done.returncode, "0 unexplained differences" in done.stderr) == (0, True), done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("every_group", ["4.3.1"], indirect=True)
-def test_verify_without_kafkas_own_client_names_what_it_cannot_see(every_group: AllGroups, loaded: JobRunner) -> None:
-    answers, tables = ConfluentAdmin(every_group.kafka.bootstrap_server, {}).answers(), read(loaded)
-    assert answers.invisible_types == UNSEEN_TYPES
-    assert unexplained(tables, answers, read_table_position(every_group, loaded)) == []
-    assert {row["group_type"] for row in answers.groups} == {"Classic", "Consumer"}
-    assert len(answers.offsets) > 100
-    assert not any("metadata" in row for row in answers.offsets)

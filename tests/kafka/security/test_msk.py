@@ -13,7 +13,7 @@ import pytest
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.login import Signer, Token
 from offsetstream.errors import ClusterError, UnauthorisedError
-from offsetstream.verify.kafka_admin import kafka_admin
+from offsetstream.verify.sources import kafka_admin
 from tests.kafka.security.broker import Secured
 
 pytestmark = pytest.mark.long

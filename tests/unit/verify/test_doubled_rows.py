@@ -13,9 +13,9 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.verify import doubled_rows as module
+from offsetstream.verify import ledger
 from offsetstream.verify.difference import ROWS
-from offsetstream.verify.doubled_rows import doubled_rows
+from offsetstream.verify.ledger import doubled_rows
 
 BATCH = BatchId(1, 0)
 SIGNED = {"checkpoint_id", "batch_id", "written_day"}
@@ -71,7 +71,7 @@ def test_doubled_state_rows_are_found(tables: PathStore) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 1000])
 def test_doubled_history_records_are_found(tables: PathStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(ledger, "_AT_ONCE", at_once)
     double(tables, "offset_commits", "offsets_partition = 2 AND record_offset > 4")
     double(tables, "offset_commits", "offsets_partition = 0")
     assert [str(each) for each in doubled_rows(tables)] == [

@@ -8,12 +8,8 @@ from typing import Any
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.filters import Filters
-from offsetstream.verify.answers import Answers, Filtered
-from offsetstream.verify.compare import differences
-from offsetstream.verify.explain import Explanations
-from offsetstream.verify.filtered import kept_answers
-from offsetstream.verify.table_lag import TablePosition
-from offsetstream.verify.tables import TableRows
+from offsetstream.verify.compare import Explanations, TablePosition, differences
+from offsetstream.verify.sources import Answers, Filtered, TableRows, kept_answers
 
 SOME = Filters(group_exclude="out", topic_exclude="views")
 GROUPS = ("in", "out", "bare")

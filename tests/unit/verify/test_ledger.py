@@ -23,8 +23,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Snapshot
 from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
-from offsetstream.verify.doubled_rows import doubled_rows
-from offsetstream.verify.ledger import ledger_differences
+from offsetstream.verify.ledger import doubled_rows, ledger_differences
 from testkit.examples import seeds
 from testkit.waiting import today
 

@@ -11,8 +11,7 @@ import pytest
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.verify.reconcile import Gathered, Records, reconcile
-from offsetstream.verify.topic import thinned_below
+from offsetstream.verify.topic import Gathered, Records, reconcile, thinned_below
 from testkit.tables import append_rows, snapshot_at
 
 COMMITS = load_schema("offset_commits")

@@ -16,14 +16,16 @@ from offsetstream.cli.output import Output
 from offsetstream.cli.verify import exit_code_of, print_result
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.tables.lookup import Lookup
-from offsetstream.verify import settle
-from offsetstream.verify.answers import Answers
-from offsetstream.verify.compare import KEYS, differences, groups_not_compared
+from offsetstream.verify import compare
+from offsetstream.verify.compare import (
+    KEYS,
+    Explanations,
+    TablePosition,
+    compare_until_settled,
+    differences,
+)
 from offsetstream.verify.difference import ROW, ROWS, Difference
-from offsetstream.verify.explain import Explanations
-from offsetstream.verify.settle import compare_until_settled
-from offsetstream.verify.table_lag import TablePosition
-from offsetstream.verify.tables import TableRows, read_tables
+from offsetstream.verify.sources import Answers, TableRows, read_tables
 from testkit.tables import new_tables
 
 OWNED = {"load_state": "OWNED", "coordinator_id": 1, "next_offset": 9}
@@ -32,7 +34,7 @@ PLACE = {"group_id": "g", "topic": "t", "partition": 0}
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(compare, "_PAUSE_SECONDS", 0.01)
 
 
 def answers(offset: int = 5, **group: Any) -> Answers:
@@ -41,9 +43,9 @@ def answers(offset: int = 5, **group: Any) -> Answers:
     return Answers(groups=[listed | group], offsets=[committed])
 
 
-def tables(offset: int = 5, metadata: str = "", **partition: Any) -> TableRows:
+def tables(offset: int = 5, **partition: Any) -> TableRows:
     group = {"group_id": "g", "group_type": "Classic", "state": "Empty", "protocol_type": None, "member_count": 0}
-    committed = {**PLACE, "committed_offset": offset, "leader_epoch": None, "metadata": metadata}
+    committed = {**PLACE, "committed_offset": offset, "leader_epoch": None, "metadata": ""}
     rows: dict[str, list[dict[str, Any]]] = {"groups": [group], "committed_offsets": [committed]}
     rows |= {"group_members": [], "member_assignments": []}
     return TableRows(rows, {0: OWNED | partition}, frozenset())
@@ -58,19 +60,6 @@ def explanations(held: Any, told: Any, stands: Iterable[TablePosition], seconds:
     *moving, last = stands
     seen = chain(moving, repeat(last))
     return [found.explanation for found in compare_until_settled(held, told, lambda _: next(seen), seconds).found]
-
-
-@pytest.mark.parametrize("in_tables", ["", "g\0h"])
-def test_group_ids_that_librdkafka_cannot_represent_are_not_compared(in_tables: str) -> None:
-    held = tables()
-    for row in held.rows["groups"] + held.rows["committed_offsets"]:
-        row["group_id"] = in_tables
-    told = answers()  # of "g", which may be a cut "g\0h"
-    assert differences(held, told) != []
-    told.cuts_group_ids = True
-    expected = {"g", "g\0h"} if in_tables else {""}
-    assert groups_not_compared(held, told) == expected
-    assert {found.group_id for found in differences(held, told)} == {"g"} - expected
 
 
 def test_equal_rows_are_no_difference() -> None:
@@ -141,15 +130,6 @@ def test_a_rebalance_does_not_explain_a_different_offset() -> None:
     held, told = tables(4), answers(state="PreparingRebalance")
     found = {each.table: Explanations(held, told, position()).of(each) for each in differences(held, told)}
     assert found["committed_offsets"] is None
-
-
-def test_texts_cut_by_librdkafka_are_explained() -> None:
-    told = answers()
-    told.offsets[0]["metadata"] = "read"
-    held = tables(metadata="read\0by")
-    assert [Explanations(held, told, position()).of(each) for each in differences(held, told)] == [
-        "librdkafka truncates text at the first NUL"
-    ]
 
 
 def test_a_group_in_coordinator_memory_only_is_explained() -> None:
@@ -242,15 +222,6 @@ def test_a_slow_first_comparison_is_repeated() -> None:
 
 def test_one_comparison_does_not_settle_a_moving_difference() -> None:
     assert explanations(lambda: tables(4), answers, [position(5, 9, 9)], 0) == [None]
-
-
-def test_group_types_unknown_to_the_client_are_not_compared() -> None:
-    held = tables()
-    held.rows["groups"].append({**held.rows["groups"][0], "group_id": "shared", "group_type": "Share"})
-    told = answers()
-    told.invisible_types = ("Share",)
-    result = compare_until_settled(lambda: held, lambda: told, lambda _: position(), 0)
-    assert (result.found, result.groups_not_compared) == ([], ["shared"])
 
 
 @pytest.mark.parametrize(

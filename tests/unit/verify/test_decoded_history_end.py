@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offsetstream.tables.path_store import PathStore
-from offsetstream.verify.decoded import decoded_differences
+from offsetstream.verify.decoded_history import decoded_differences
 from testkit.tables import append_rows, new_tables
 
 Row = dict[str, Any]

@@ -1,19 +1,40 @@
-"""A cluster's answers about groups of every type through Kafka's own Admin client, in the columns of the tables.
+"""What the tables have and what a cluster answers about its groups, in the same columns.
 
-Values that the answer lacks are None. Reference 5.10 describes the brokers' answers.
+The cluster answers through Kafka's own Admin client. Values that the answer lacks are None. Reference 5.10 describes
+the brokers' answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+import json
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.java_client import java_admin, optional_text, root_cause, type_of_listed
-from offsetstream.verify.answers import Answers, Row
+from offsetstream.tables.filters import Filters
+from offsetstream.tables.lookup import Lookup
+from offsetstream.tables.placement import Placement, read_placement
 
+Row = dict[str, Any]
+_Of = Mapping[Filters, list[int]]  # offsets partitions by their filters
+_COLUMNS = {
+    "groups": "group_id group_type state is_simple protocol_type protocol group_epoch assignment_epoch member_count",
+    "group_members": (
+        "group_id member_id group_instance_id client_id client_host member_epoch is_classic_protocol process_id "
+        "user_endpoint topology_epoch"
+    ),
+    "member_assignments": "group_id member_id kind subtopology_id topic_id topic partition",
+    "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata",
+}
+_STREAMS_GROUP, _VALIDATED = 17, "validatedTopologyEpoch"
+_PARTITIONS = ["offsets_partition", "load_state", "coordinator_id", "next_offset", "filters"]
 _DESCRIBE = {
     "Classic": "describeClassicGroups",
     "Consumer": "describeConsumerGroups",
@@ -22,6 +43,77 @@ _DESCRIBE = {
 }
 # Errors of Kafka's client for member bytes that are not the consumer protocol.
 _UNREADABLE = {"BufferUnderflowException", "SchemaException"}
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of the state tables in their group's own offsets partition, by table, and the rows of the partitions."""
+
+    rows: dict[str, list[Row]]
+    partitions: dict[int, Row]
+    deleted_topics: frozenset[str]  # their names and ids: no broker answers for these
+    homes: Mapping[str, int] | None = None  # of `Placement`
+    not_validated: frozenset[str] = frozenset()  # streams groups whose record does not confirm that their topics exist
+
+    @property
+    def placement(self) -> Placement:
+        """Return the placement: each group's own offsets partition."""
+        return Placement(len(self.partitions), self.homes)
+
+
+def read_tables(lookup: Lookup) -> TableRows:
+    """Read everything to compare, without groups that a change of the partition count left behind.
+
+    Read the positions of the partitions first, since the job writes them last: the rows are then at least as new.
+    """
+    partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _PARTITIONS)}
+    inside = {"in_coordinator_partition": [True]}
+    rows = {
+        table: lookup.rows(table, ["offsets_partition", *columns.split()], inside)
+        for table, columns in _COLUMNS.items()
+    }
+    topics = lookup.rows("topics", ["topic_id", "topic", "deleted_at"])
+    gone = {name for row in topics if row["deleted_at"] is not None for name in (row["topic"], row["topic_id"])}
+    gone -= {row["topic"] for row in topics if row["deleted_at"] is None}
+    return TableRows(rows, partitions, frozenset(gone), read_placement(lookup).homes, _not_validated(lookup, rows))
+
+
+def _not_validated(lookup: Lookup, rows: Mapping[str, list[Row]]) -> frozenset[str]:
+    groups = [row["group_id"] for row in rows["groups"] if row["state"] == "NotReady"]
+    where = {"group_id": groups, "key_type": [_STREAMS_GROUP], "in_coordinator_partition": [True]}
+    cells = lookup.rows("group_cells", ["group_id", "value_json"], where) if groups else []
+    return frozenset(row["group_id"] for row in cells if _VALIDATED not in json.loads(row["value_json"])["data"])
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What the filters of the tables exclude, and what was therefore removed from the answers.
+
+    `groups` are the filtered groups, `offsets` counts filtered offsets of the other groups, and `bare` are those of the
+    other groups that have no offset left.
+    """
+
+    groups: set[str] = field(default_factory=set)
+    offsets: int = 0
+    bare: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Answers:
+    """Rows as of `groups`, `group_members`, `member_assignments` and `committed_offsets`.
+
+    `gone` are groups that were listed and then disappeared; `unreadable` are groups that the client failed to read,
+    with its error. Neither has rows. `tells_target` in a member's row: whether the assignments include its target
+    assignment.
+    """
+
+    groups: list[Row] = field(default_factory=list)
+    members: list[Row] = field(default_factory=list)
+    assignments: list[Row] = field(default_factory=list)
+    offsets: list[Row] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    filtered: Filtered = field(default_factory=Filtered)
 
 
 @contextmanager
@@ -222,3 +314,54 @@ def _value(found: Any) -> Any:
 
 def _sort_key(row: Row) -> list[str]:
     return [str(value) for value in row.values()]
+
+
+def filters_of(partitions: Mapping[int, Mapping[str, Any]]) -> _Of:
+    """Return the partitions by their filters. Tables of older versions have none."""
+    found = defaultdict[Filters, list[int]](list)
+    for number, row in partitions.items():
+        if filters := Filters.of(row.get("filters")):
+            found[filters].append(number)
+    return found
+
+
+def filtered_records(decoded: pa.Table, partitions: _Of) -> pa.Array:
+    """Return a flag per decoded record of the log: whether the filters of its partition exclude it."""
+    found = pa.repeat(pa.scalar(False), decoded.num_rows)
+    for filters, numbers in partitions.items():
+        is_there = pc.is_in(decoded["offsets_partition"], pa.array(numbers, pa.int32()))
+        found = pc.or_(found, pc.and_(is_there, filters.filtered(decoded)))
+    return found
+
+
+def kept_answers(
+    answers: Answers, partitions: Mapping[int, Mapping[str, Any]], group_homes: Mapping[str, int] | None = None
+) -> Answers:
+    """Return a cluster's answers without what the filters exclude; the result also says how much that is.
+
+    `group_homes` are the homes of `Placement`, which does not know filtered groups.
+    """
+    of = filters_of(partitions)
+    if not of:
+        return answers
+    placement = Placement(len(partitions), group_homes)
+    homes = {row["group_id"]: placement.of(row["group_id"]) for row in answers.groups}
+    groups, offsets, bare = set[str](), list[Row](), set[str]()
+    for filters, numbers in of.items():
+        here = {group_id for group_id, home in homes.items() if home is None or home in numbers}
+        groups |= _filtered(here, filters.filters_groups)
+        own = [row for row in answers.offsets if row["group_id"] in here - groups]
+        topics = _filtered({row["topic"] for row in own}, filters.filters_topics)
+        offsets += [row for row in own if row["topic"] in topics]
+        bare |= {row["group_id"] for row in own} - {row["group_id"] for row in own if row["topic"] not in topics}
+    taken = {id(row) for row in offsets}
+    kept: dict[str, Any] = {
+        name: [row for row in getattr(answers, name) if row["group_id"] not in groups and id(row) not in taken]
+        for name in ("groups", "members", "assignments", "offsets")
+    }
+    return replace(answers, **kept, gone=answers.gone - groups, filtered=Filtered(groups, len(offsets), bare))
+
+
+def _filtered(names: set[str], is_filtered: Callable[[pa.Array], pa.Array]) -> set[str]:
+    some = pa.array(sorted(names), pa.string())
+    return set(some.filter(is_filtered(some)).to_pylist())

@@ -1,38 +1,63 @@
-"""Compare the decoded history with the records: decode each step again and compare row by row.
+"""Compare the decoded history: its end with the state tables, and everything before with the records.
 
-`decoded.py` compares the end of the history with the state; this module compares everything before. In each log the
-comparison starts where decoding starts (`decoded_logs`) or where retention has deleted nothing, whichever is later. It
-ends where decoding ends; in a log that is over, at the last change that the tables have.
+The last change of each cell must be its row in the state tables (`decoded_differences`). `compare_derivation` decodes
+each step again and compares row by row. In each log it starts where decoding starts (`decoded_logs`) or where retention
+has deleted nothing, whichever is later. It ends where decoding ends; in a log that is over, at the last change that the
+tables have.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.group_history.driver_changes import STORED, changes_on_driver, decoding_rows
-from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Spans, within
+from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Span, Spans, within
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.checksum import row_hashes
 from offsetstream.tables.derived import cell_of
-from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
+from offsetstream.tables.lease import read_lease
+from offsetstream.tables.ledger import greatest_offsets
+from offsetstream.tables.names import (
+    ASSIGNMENT_HISTORY,
+    ASSIGNMENTS,
+    DECODED_LOGS,
+    DECODED_TABLES,
+    GROUP_HISTORY,
+    GROUPS,
+    MEMBER_HISTORY,
+    OFFSETS_PARTITIONS,
+    RECORDS,
+    TOPICS,
+)
 from offsetstream.tables.row_pieces import to_python
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import as_utc, read_rows
-from offsetstream.tables.store import Store
+from offsetstream.tables.sql import sql_text
+from offsetstream.tables.store import EVERY_ROW, Store
 from offsetstream.tables.tally import Log
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.difference import RECORDS as OF_RECORDS
-from offsetstream.verify.difference import Difference, row_differences, value_differences
-from offsetstream.verify.portions import compared_spans, portions
+from offsetstream.verify.difference import Difference, lasting, row_differences, value_differences
+from offsetstream.verify.topic import thinned_below
 
+STATE = "state tables"
+_OF = {GROUP_HISTORY: GROUPS, MEMBER_HISTORY: "group_members", ASSIGNMENT_HISTORY: ASSIGNMENTS}
+# These depend on the step or its record, give the row's place, or name a topic id that was renamed meanwhile.
+_UNCOMPARED = {"record_offset", "record_timestamp", "log_id", "in_coordinator_partition"}
+_LAST = (
+    "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {cell} ORDER BY record_offset DESC) AS nth "
+    "FROM rows WHERE {logs}) r WHERE nth = 1 AND NOT ({gone})"
+)
 _NAMED = 20  # greatest number of differences reported per table and portion
 _LOOKED_AT = 1000  # differing rows examined per table and portion
 _LOG = ("offsets_partition", "log_id")
@@ -40,6 +65,58 @@ _GROUP = (*_LOG, "group_id")
 _PLACE = (*_GROUP, "record_offset")
 _NOBODY = BatchId(0, -1)  # its batch id marks every load
 _Tables = dict[str, pa.Table]
+_AT_ONCE = 16 << 20  # bytes of JSON per portion
+_BYTES_OF_RECORD = 200  # in addition to its JSON
+
+
+def decoded_differences(tables: Store) -> list[Difference]:
+    """Return where the end of the decoded history differs from the state tables.
+
+    In a log that is not decoded from its start (`maintain --fill-history`), only rows of the history are compared.
+    """
+    if tables.opened(DECODED_LOGS) is None:  # tables of an older version
+        return []
+    return lasting(lambda: _at_the_end(tables))  # a running job writes the tables one after the other
+
+
+def _at_the_end(tables: Store) -> Iterator[Difference]:
+    starts = {
+        (row["offsets_partition"], row["log_id"]): row["decoded_from_offset"]
+        for row in read_rows(tables.open(DECODED_LOGS))
+    }
+    # If a batch ended within a step, the state has the step, but it is not decoded yet.
+    logs = {
+        row["offsets_partition"]: row["log_id"]
+        for row in read_rows(tables.open(OFFSETS_PARTITIONS))
+        if (row["offsets_partition"], row["log_id"]) in starts and row["next_decoded_offset"] == row["next_offset"]
+    }
+    whole = {number for number, log_id in logs.items() if starts[number, log_id] == 0}
+    for history, state in _OF.items():
+        yield from _of_last(tables, history, state, logs, whole)
+
+
+def _of_last(tables: Store, history: str, state: str, logs: dict[int, int], whole: set[int]) -> Iterator[Difference]:
+    schema = load_schema(state)
+    columns = [name for name in schema.column_names if name not in _UNCOMPARED]
+    where = " OR ".join(f"(offsets_partition = {p} AND log_id = {log_id})" for p, log_id in logs.items()) or "false"
+    query = _LAST.format(
+        columns=", ".join(columns),
+        cell=load_schema(history).cell_sql,
+        logs=where,
+        gone=load_schema(history).gone,
+    )
+    ours = map(_without_name, tables.open(history).query(query).read_all().to_pylist())
+    # A row without a record belongs to a group that has only offsets.
+    stored = tables.open(state).rows(f"({where}) AND record_offset IS NOT NULL", columns)
+    theirs = (_without_name(row) for part in stored for row in part.to_pylist())
+    alone, pairs = row_differences(history, schema.key, ours, theirs, STATE)
+    yield from (each for each in alone if each.in_tables or each.value_of("offsets_partition") in whole)
+    yield from value_differences(history, schema.key, pairs, columns, STATE)
+
+
+def _without_name(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without the topic name if it has an id: the history keeps the name of that time."""
+    return row if row.get("topic_id") is None else row | {"topic": None}
 
 
 @dataclass
@@ -195,3 +272,75 @@ def _unnamed(rows: pa.Table) -> pa.Table:
     is_named = pc.is_null(rows["topic_id"])
     topics = pc.if_else(is_named, rows["topic"], pa.scalar(None, pa.string()))
     return rows.set_column(rows.column_names.index("topic"), "topic", topics)
+
+
+def compared_spans(tables: Store) -> Spans:
+    """Return the offsets to compare in each log."""
+    books = {row["offsets_partition"]: row for row in read_rows(tables.open(OFFSETS_PARTITIONS))}
+    starts = {
+        (row["offsets_partition"], row["log_id"]): row["decoded_from_offset"]
+        for row in read_rows(tables.open(DECODED_LOGS))
+    }
+    greatest = [greatest_offsets(tables, table) for table in DECODED_TABLES]
+    whole = _whole_from(tables, starts)
+    found = {}
+    for log, start in sorted(starts.items()):
+        book = books.get(log[0])
+        if book is not None and book["log_id"] == log[1]:
+            end = book["next_decoded_offset"] or 0
+        else:
+            end = 1 + max(of_table.get(log, -1) for of_table in greatest)
+        found[log] = Span(max(start, whole.get(log, 0)), end)
+    return {log: span for log, span in found.items() if span.start < span.end}
+
+
+def _whole_from(tables: Store, logs: Mapping[Log, int]) -> dict[Log, int]:
+    """Return, for each log, the offset below which retention may have deleted records."""
+    lease = read_lease(tables)
+    if lease is None or lease.history_kept_from is None:
+        return {}
+    kept_from, records = lease.history_kept_from.date(), tables.open(RECORDS)
+    found: dict[Log, int] = {}
+    for log_id in {log[1] for log in logs}:
+        own = {partition: log_id for partition, of in logs if of == log_id}
+        below = thinned_below(records, own, kept_from)
+        found |= {(partition, log_id): offset for partition, offset in below.items()}
+    return found
+
+
+def portions(tables: Store, spans: Spans) -> Iterator[tuple[Spans, str]]:
+    """Yield several logs that fit into memory together, or one log with a condition for some of its groups."""
+    some: dict[Log, Span] = {}
+    total, sizes = 0, {tuple(row[:2]): row[-1] for row in _sizes(tables, spans, "offsets_partition, log_id")}
+    for log, span in spans.items():
+        size = sizes.get(log, 0)
+        if size > _AT_ONCE:
+            yield from (({log: span}, groups) for groups in _ranges(tables, log, span))
+            continue
+        if some and total + size > _AT_ONCE:
+            yield some, EVERY_ROW
+            some, total = {}, 0
+        some[log] = span
+        total += size
+    if some:
+        yield some, EVERY_ROW
+
+
+def _ranges(tables: Store, log: Log, span: Span) -> Iterator[str]:
+    """Yield conditions that split a log's groups into disjoint ranges of ids."""
+    firsts, total = [], 0
+    for group_id, size in _sizes(tables, {log: span}, "group_id"):
+        if total and total + size > _AT_ONCE:
+            firsts.append(sql_text(group_id))
+            total = 0
+        total += size
+    for first, after in pairwise([None, *firsts, None]):
+        bounds = [f"group_id >= {first}" if first else "", f"group_id < {after}" if after else ""]
+        yield " AND ".join(filter(None, bounds)) or EVERY_ROW
+
+
+def _sizes(tables: Store, spans: Spans, by: str) -> Iterator[tuple[Any, ...]]:
+    json = f"octet_length(key_json) + coalesce(octet_length(value_json), 0) + {_BYTES_OF_RECORD}"
+    query = f"SELECT {by}, sum({json}) AS size FROM rows WHERE {within(spans, UP_TO_END)} GROUP BY {by} ORDER BY {by}"  # noqa: S608 - our own SQL
+    for batch in tables.open(RECORDS).query(query):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -19,8 +19,8 @@ from offsetstream.tables.record_rows import belongs_to, decode_on_driver
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, update_rows
-from offsetstream.verify import portions
-from offsetstream.verify.derivation import compare_derivation
+from offsetstream.verify import decoded_history
+from offsetstream.verify.decoded_history import compare_derivation
 from testkit.changes_model import expected_changes
 from testkit.tables import append_rows, new_tables
 from tests.spark.log import random_log, raw_rows
@@ -137,9 +137,9 @@ def test_an_undecodable_record_is_named(tables: PathStore) -> None:
 def test_comparing_groups_in_portions_covers_all(
     tables: PathStore, monkeypatch: pytest.MonkeyPatch, records: list[Row]
 ) -> None:
-    monkeypatch.setattr(portions, "_AT_ONCE", 25_000)  # less than a log has
+    monkeypatch.setattr(decoded_history, "_AT_ONCE", 25_000)  # less than a log has
     groups = {(row["offsets_partition"], row["log_id"], row["group_id"]) for row in records}
-    shares = list(portions.portions(tables, portions.compared_spans(tables)))
+    shares = list(decoded_history.portions(tables, decoded_history.compared_spans(tables)))
     assert 4 < len(shares) < len(groups)
     assert (found_in(tables), compare_derivation(tables).records) == ([], compared_of(records))
     name = "group_history"
