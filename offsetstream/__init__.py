@@ -59,7 +59,7 @@ _MODULES = {
     "partition_for": ("coordinator.partitioning", ""),
     "run": ("stream.job", "spark"),
 }
-_IMPORTED_LATER = {"JobSettings": ("cluster.properties", "settings.model")}  # report missing packages before first use
+_IMPORTED_LATER = {"JobSettings": ("cluster.properties",)}  # report missing packages before first use
 
 
 def __getattr__(name: str) -> Any:

@@ -66,9 +66,7 @@ SUBCOMMANDS = {
 # The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
 _EXTRAS = {
     **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
-    **dict.fromkeys(
-        ("delta", "pandas", "prometheus_client", "py4j", "pydantic", "pydantic_settings", "pyspark"), "spark"
-    ),
+    **dict.fromkeys(("delta", "pandas", "prometheus_client", "py4j", "pyspark"), "spark"),
     **dict.fromkeys(("jinja2", "markupsafe", "vl_convert"), "report"),
     "aws_msk_iam_sasl_signer": "msk",
 }

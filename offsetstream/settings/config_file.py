@@ -7,14 +7,18 @@ in one line that names the file and the key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
-from offsetstream.settings import clusters
+from offsetstream.settings.kinds import CATALOG
 
 SHARED = ("tables", "bootstrap-server", "command-config", "output")
 COMMANDS = (
@@ -52,6 +56,12 @@ COMMANDS = (
     "views.script",
     "views.serve",
 )
+_CLUSTERS = "clusters"
+# Folders that no two clusters may share, and their defaults. A cluster without its own uses a subfolder of the default.
+OWN_FOLDERS = {"tables": "tables", "checkpoint": "checkpoints"}
+_PORT, _ADDRESS = "metrics-port", "metrics-address"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also a folder's name: neither .. nor -x
+_LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 _KAFKA = "kafka"
 _NAMES: dict[type, str] = {
     str: "a text",
@@ -138,15 +148,11 @@ class Section:
         return own
 
     def _check_top(self) -> None:
-        tables = (
-            {each.partition(".")[0] for each in COMMANDS} | {_KAFKA} | ({clusters.TABLE} if not self.name else set())
-        )
+        tables = {each.partition(".")[0] for each in COMMANDS} | {_KAFKA} | ({_CLUSTERS} if not self.name else set())
         for key, value in self._content.items():
             if key not in SHARED and key not in tables:
                 name = self.key(key)
-                dotted = (
-                    f'{clusters.TABLE}."{name.partition(".")[2]}"' if self.name and isinstance(value, dict) else None
-                )
+                dotted = f'{_CLUSTERS}."{name.partition(".")[2]}"' if self.name and isinstance(value, dict) else None
                 raise self._unknown(
                     name, key, [*SHARED, *sorted(tables)], f"; or quote it: [{dotted}]" if dotted else ""
                 )
@@ -159,7 +165,7 @@ class Section:
             raise UsageError(f"{self.path}: {name} must be {key.name}, not {given}")
 
     def _unknown(self, name: str, key: str, known: list[str], more: str = "") -> UsageError:
-        return UsageError(f"{self.path}: unknown key {name}: {clusters.suggestion(key, known)}{more}")
+        return UsageError(f"{self.path}: unknown key {name}: {_suggestion(key, known)}{more}")
 
     def _as_given(self, name: str, value: Any) -> Any:
         return dict(self.flat(name, value)) if isinstance(value, dict) else value
@@ -181,11 +187,11 @@ class ConfigFile:
     def __init__(self, path: str, content: Mapping[str, Any], cluster: str | None = None) -> None:
         self.path = path
         self._general = Section(path, content)
-        self._clusters = {name: self._section(name, each) for name, each in content.get(clusters.TABLE, {}).items()}
-        clusters.require_different(path, self.clusters)
-        clusters.require_own_places(path, {name: partial(self._job_value, name) for name in self._clusters})
+        self._clusters = {name: self._section(name, each) for name, each in content.get(_CLUSTERS, {}).items()}
+        _require_different(path, self.clusters)
+        _require_own_places(path, {name: partial(self._job_value, name) for name in self._clusters})
         if cluster is not None and cluster not in self._clusters:
-            raise clusters.unknown(path, cluster, self.clusters)
+            raise _unknown_cluster(path, cluster, self.clusters)
         self._cluster = cluster
         # Properties of Kafka clients.
         self.kafka = {name: text for section in self._sections(cluster) for name, text in section.kafka.items()}
@@ -225,9 +231,7 @@ class ConfigFile:
             for key, value in section.values(command, keys, but).items():
                 values[key] = values.get(key, {}) | value if isinstance(value, dict) else value
         if self._cluster is not None:
-            values |= {
-                key: self._own_folder(self._cluster, command, key) for key in clusters.OWN_FOLDERS if key in keys
-            }
+            values |= {key: self._own_folder(self._cluster, command, key) for key in OWN_FOLDERS if key in keys}
             if "command-config" in values:
                 self._require_own_properties(self._clusters[self._cluster], command)
         return values
@@ -239,7 +243,7 @@ class ConfigFile:
             given = section.kafka if key == _KAFKA else section.given(command, key)
             if given is not None and (not name or name in dict(section.flat(key, given))):
                 return section.where
-            if section.name and key in clusters.OWN_FOLDERS:
+            if section.name and key in OWN_FOLDERS:
                 break
         return f"{sections[-1].where}: the cluster's subfolder of the general {key}"
 
@@ -248,18 +252,18 @@ class ConfigFile:
         return [self._general] if cluster is None else [self._general, self._clusters[cluster]]
 
     def _section(self, name: str, content: Any) -> Section:
-        clusters.check_name(self.path, name)
-        self._general.require(f"{clusters.TABLE}.{name}", content, Key.of(dict))
-        return Section(self.path, content, f"{clusters.TABLE}.{name}")
+        _check_name(self.path, name)
+        self._general.require(f"{_CLUSTERS}.{name}", content, Key.of(dict))
+        return Section(self.path, content, f"{_CLUSTERS}.{name}")
 
     def _own_folder(self, cluster: str, command: str, key: str) -> Any:
         """Return a cluster's folder: the one that it names, else its subfolder of the general folder."""
         own, general = self._clusters[cluster].given(command, key), self._general.given(command, key)
-        return clusters.subfolder(self.path, cluster, key, general) if own is None else own
+        return _subfolder(self.path, cluster, key, general) if own is None else own
 
     def _job_value(self, cluster: str, key: str) -> Any:
         """Return the value of a key of `run` for a cluster, unchecked."""
-        if key in clusters.OWN_FOLDERS:
+        if key in OWN_FOLDERS:
             return self._own_folder(cluster, "run", key)
         values = [section.given("run", key) for section in self._sections(cluster)]
         return next((value for value in reversed(values) if value is not None), None)
@@ -271,3 +275,73 @@ class ConfigFile:
                 f"{self.path}: the general command-config would win over {section.key(_KAFKA)}: give {section.name} "
                 "its own command-config, or move the general properties to [kafka]"
             )
+
+
+def _check_name(path: str, name: str) -> None:
+    """Raise UsageError if a cluster cannot have this name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{path}: {_CLUSTERS}.{name!r} is not a valid cluster name: use letters, digits, '-', '_' and '.', "
+            "and start with a letter or a digit"
+        )
+
+
+def _require_different(path: str, names: Sequence[str]) -> None:
+    """Raise UsageError if two names differ by case only: DuckDB and many file systems treat them as one."""
+    for one, other in combinations(names, 2):
+        if one.lower() == other.lower():
+            raise UsageError(f"{path}: the clusters {one} and {other} differ by case only: rename one of them")
+
+
+def _unknown_cluster(path: str, name: str, known: Sequence[str]) -> UsageError:
+    """Return the error for a cluster that the file does not have."""
+    return UsageError(
+        f"{path}: there is no cluster {name}: " + (_suggestion(name, known) if known else "the file has no clusters")
+    )
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    """Return the known name that is most alike, as a question, else all known names."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+
+    alike = get_close_matches(name, known, 1)
+    return f"did you mean {alike[0]}?" if alike else f"known names are {', '.join(known)}"
+
+
+def _subfolder(path: str, cluster: str, key: str, general: Any) -> Any:
+    """Return the cluster's subfolder of the general folder. Raise UsageError for a catalog, which has no folders."""
+    folder = OWN_FOLDERS[key] if general is None else general
+    if not isinstance(folder, str):
+        return folder  # reported where its type is checked
+    if key == "tables" and CATALOG.fullmatch(folder):
+        raise UsageError(
+            f"{path}: {_CLUSTERS}.{cluster} needs its own {key}: {folder} is a schema of a catalog and has no "
+            "subfolders"
+        )
+    return f"{folder.rstrip('/')}/{cluster}"
+
+
+def _require_own_places(path: str, jobs: Mapping[str, Callable[[str], Any]]) -> None:
+    """Raise UsageError if the jobs of two clusters have the same tables, checkpoints or port.
+
+    `jobs` has for each cluster's name a function that returns the value of a key.
+    """
+    for key in (*OWN_FOLDERS, _PORT):
+        values = {name: given(key) for name, given in jobs.items()} if len(jobs) > 1 else {}
+        for one, other in combinations(values, 2):
+            own_address = key == _PORT and jobs[one](_ADDRESS) != jobs[other](_ADDRESS)
+            if values[one] and not own_address and _place(values[one]) == _place(values[other]):
+                raise UsageError(
+                    f"{path}: clusters {one} and {other} have the same {key} {values[one]}: give each cluster its own"
+                )
+
+
+def _place(value: Any) -> Any:
+    """Return a form in which two names of one place are equal."""
+    if not isinstance(value, str) or CATALOG.fullmatch(value):
+        return value
+    if local := _LOCAL.match(value):
+        value = unquote(value[local.end() :])
+    if "://" in value or value.startswith("dbfs:/"):
+        return re.sub("^s3n?:", "s3a:", value.rstrip("/"))
+    return os.path.realpath(os.path.expanduser(value))  # noqa: PTH111 - a Path raises if there is no such user

@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from offsetstream.settings.patterns import checked_pattern
+from offsetstream.errors import first_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # The schema of a catalog, as in lake.kafka; a folder of such a name is written ./lake.kafka.
 CATALOG = re.compile(r"[^\W\d][\w-]*(\.[^\W\d][\w-]*)+")
@@ -19,6 +22,7 @@ _YEAR = timedelta(days=365)
 _LAST_PORT = 65_535
 _MEMORY = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])(i?)B", re.IGNORECASE)  # 400MB or 1.5GiB, as DuckDB writes it
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,252})")  # as in a URL: other alphabets are written as xn--
+_COMPLETE = r"\A(?s:{})\z"  # a dot matches any character: a name may contain line breaks
 _DAYS = {"d": 1, "day": 1, "days": 1, "w": 7, "week": 7, "weeks": 7}
 
 
@@ -135,6 +139,8 @@ def bytes_of(memory: str) -> int:
 
 def _pairs(value: Mapping[str, str] | list[str] | tuple[str, ...]) -> dict[str, str]:
     if isinstance(value, Mapping):
+        if wrong := next((name for name, text in value.items() if not isinstance(text, str)), None):
+            raise ValueError(f"{wrong} is not a text")  # without the value, which may be a password
         return dict(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) and "=" in text for text in value):
         raise ValueError("give NAME=VALUE")
@@ -146,6 +152,40 @@ def _host(value: str) -> str:
     if not _HOST.fullmatch(name):
         raise ValueError(f"{value!r} is not a host name: give the name alone, such as offsetstream.example.com")
     return name
+
+
+# Regular expressions (RE2) match complete names. RE2 takes linear time, so no name can make a match slow.
+
+
+def checked_pattern(pattern: Any) -> str:
+    """Return the pattern. Raise ValueError if it is empty or not valid in RE2."""
+    import pyarrow as pa  # noqa: PLC0415 - slow, and look-ups need no pattern
+
+    if not isinstance(pattern, str) or not pattern:
+        raise ValueError(
+            f"{pattern!r} is not a regular expression: omit the setting, or give one such as 'team-a\\..*'"
+        )
+    try:
+        _search(pa.array([""]), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        reason = first_line(error).removeprefix("Invalid regular expression: ")
+        raise ValueError(f"{pattern!r} is not a regular expression that RE2 accepts: {reason}") from error
+    try:
+        whole_matches(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:  # RE2's message would show parentheses that the user did not write
+        raise ValueError(f"{pattern!r} leaves something open: close it, for example \\Q with \\E") from error
+    return pattern
+
+
+def whole_matches(names: pa.Array, pattern: str) -> pa.Array:
+    """Return for each name whether the pattern matches it completely; null for a null name."""
+    return _search(names, _COMPLETE.format(pattern))
+
+
+def _search(names: pa.Array, pattern: str) -> pa.Array:
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow
+
+    return pc.match_substring_regex(names, pattern)
 
 
 BROKERS = Kind("a text", (str,), _brokers)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from offsetstream.maintenance.settings import horizons
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, REGEX, SECONDS
+from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, PAIRS, REGEX, SECONDS
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     CLUSTER_VARIABLE,
@@ -41,8 +41,27 @@ FORCE = Option(
 )
 
 
+class WriterSettings(Settings):
+    """Settings of a command that writes tables: their folder becomes an absolute path."""
+
+    tables: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - slow
+
+        object.__setattr__(self, "tables", parse_tables(self.tables))
+
+    @property
+    def store(self) -> Store:
+        """Return the tables."""
+        from offsetstream.tables.location import store_at  # noqa: PLC0415 - slow
+
+        return store_at(self.tables)
+
+
 @dataclass(frozen=True, kw_only=True)
-class JobSettings(Settings):
+class JobSettings(WriterSettings):
     """The settings of the job, which are also the options of `offsetstream run`.
 
     The constructor checks each value and raises UsageError that names the wrong setting. Folders become absolute paths.
@@ -173,10 +192,10 @@ class JobSettings(Settings):
         super().__post_init__()
         # Slow imports; only making settings needs them.
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-        from offsetstream.tables.location import parse_checkpoint, parse_tables  # noqa: PLC0415
+        from offsetstream.tables.location import parse_checkpoint  # noqa: PLC0415
 
         horizons(self.keep_history, datetime.now(UTC).date())
-        object.__setattr__(self, "tables", parse_tables(self.tables))
+        self.convert("properties", PAIRS.read)
         object.__setattr__(self, "checkpoint", parse_checkpoint(self.checkpoint))
         object.__setattr__(self, "properties", read_properties(self.command_config, self.properties))
 
@@ -194,14 +213,12 @@ class JobSettings(Settings):
         (default: the one that OFFSETSTREAM_CLUSTER names). Raise UsageError for an unknown setting, a value of the
         wrong type, or a cluster that the file does not have.
         """
-        from offsetstream.settings.model import filled  # noqa: PLC0415 - slow: pydantic-settings
-
         named = cluster or os.environ.get(CLUSTER_VARIABLE) or None
         file = ConfigFile.read(config or os.environ.get(CONFIG_VARIABLE) or None, named)
         settings = {each.key: each for each in settings_of(cls)}
         values = file.values("run", {key: each.in_toml for key, each in settings.items()})
         from_file = {settings[key].name: value for key, value in values.items()}
-        return cls(**filled(cls, given, from_file | {"properties": file.kafka}))
+        return cls.filled(given, from_file | {"properties": file.kafka})
 
     @property
     def filters(self) -> Filters:
@@ -211,16 +228,9 @@ class JobSettings(Settings):
         short_lived = None if self.short_lived_groups else SHORT_LIVED
         return Filters(self.group_filter, self.group_exclude, self.topic_filter, self.topic_exclude, short_lived)
 
-    @property
-    def store(self) -> Store:
-        """Return the tables."""
-        from offsetstream.tables.location import store_at  # noqa: PLC0415
-
-        return store_at(self.tables)
-
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSettings(Settings):
+class FilesSettings(WriterSettings):
     """The settings of `offsetstream load`."""
 
     tables: Annotated[str, TABLES] = "tables"
@@ -232,16 +242,3 @@ class FilesSettings(Settings):
     force: Annotated[bool, FORCE] = False
     master: Annotated[str | None, MASTER] = None
     conf: Annotated[Mapping[str, str], CONF] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        from offsetstream.tables.location import parse_tables  # noqa: PLC0415
-
-        object.__setattr__(self, "tables", parse_tables(self.tables))
-
-    @property
-    def store(self) -> Store:
-        """Return the tables."""
-        from offsetstream.tables.location import store_at  # noqa: PLC0415
-
-        return store_at(self.tables)

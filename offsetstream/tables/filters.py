@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.settings.patterns import whole_matches
+from offsetstream.settings.kinds import whole_matches
 
 # Group ids that tools generate at each start: Kafka's own tools, Confluent's, and Spark's Kafka source.
 SHORT_LIVED = "|".join(

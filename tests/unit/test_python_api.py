@@ -267,7 +267,6 @@ def test_missing_tables_are_reported_at_once(tmp_path: Path, monkeypatch: pytest
         ("offsetstream.auto_committing_consumer", "confluent_kafka", "cluster"),
         ("offsetstream.fetch_offsets", "confluent_kafka", "spark"),  # by Java, which PySpark brings
         ("from offsetstream import run", "py4j", "spark"),
-        ("offsetstream.JobSettings", "pydantic", "spark"),
         ("offsetstream.JobSettings", "javaproperties", "spark"),
     ],
 )

@@ -64,10 +64,10 @@ def test_extra_for_databricks_leaves_spark_to_the_runtime(
 ) -> None:
     if runtime is not None:
         monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
-    monkeypatch.delitem(sys.modules, "offsetstream.settings.model", raising=False)
-    monkeypatch.setitem(sys.modules, "pydantic_settings", None)
+    monkeypatch.delitem(sys.modules, "offsetstream.metrics.server", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(SystemExit):
         materialize_offsets.main(NOBODY)
     assert capsys.readouterr().err.endswith(
-        f"Error: this needs the package pydantic_settings: pip install 'offsetstream[{extra}]'\n"
+        f"Error: this needs the package prometheus_client: pip install 'offsetstream[{extra}]'\n"
     )

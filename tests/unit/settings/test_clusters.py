@@ -10,8 +10,7 @@ import pytest
 from offsetstream.cli.all_clusters import LOOKUPS
 from offsetstream.cli.main import main
 from offsetstream.errors import UsageError
-from offsetstream.settings.clusters import OWN_FOLDERS
-from offsetstream.settings.config_file import ConfigFile
+from offsetstream.settings.config_file import OWN_FOLDERS, ConfigFile
 from offsetstream.settings.schema import settings_of
 from offsetstream.stream.settings import JobSettings
 from testkit.processes import leaves

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.settings.patterns import checked_pattern
+from offsetstream.settings.kinds import checked_pattern
 from offsetstream.tables.filters import NO_FILTERS, SHORT_LIVED, Filters
 
 GROUPS = ["a", "ab", "team-a.x", "A", "", "a\nb", "x" * 300, "console-consumer-1", "ü"]
