@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks.results import print_seconds
-from offsetstream.embedded.jvm import kafka_command
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_command
 
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"

@@ -20,8 +20,7 @@ from benchmarks.console import console_command, process_seconds
 from benchmarks.load import load
 from benchmarks.log_copies import in_copies, write_copies
 from benchmarks.results import Result, Samples
-from offsetstream.embedded.jvm import kafka_command
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_command
 from testkit.processes import OFFSETSTREAM
 
 ROWS = ("decode", "first-load", "state-only", "dump", "files")

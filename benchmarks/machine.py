@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from offsetstream.embedded.java import java_executable
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION
 from offsetstream.spark.session import connectors
 
 

@@ -15,7 +15,7 @@ from benchmarks.goals import TIMES
 from benchmarks.results import Result, Samples
 from benchmarks.sampler import rounds
 from benchmarks.scraping import scraping
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.ports import free_ports
 

@@ -28,8 +28,7 @@ import pyspark
 from offsetstream.cluster import java_client, login
 from offsetstream.embedded import hadoop
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.jvm import kafka_jars
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_jars
 from offsetstream.errors import OffsetstreamError
 from offsetstream.spark.session import connectors
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from offsetstream.embedded.disk import check_disk_space  # noqa: E402 - the package is not installed yet
+from offsetstream.embedded.artifacts import check_disk_space  # noqa: E402 - the package is not installed yet
 from offsetstream.embedded.java import java_executable  # noqa: E402
 from offsetstream.errors import EnvironmentNotReadyError  # noqa: E402
 

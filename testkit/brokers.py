@@ -15,7 +15,8 @@ from docker.errors import DockerException  # type: ignore[import-untyped]
 from testcontainers.core.container import DockerContainer
 
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.embedded.properties import Node, server_properties
 from testkit.waiting import SECONDS

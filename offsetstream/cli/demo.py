@@ -25,7 +25,8 @@ from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cluster.client import Cluster
 from offsetstream.demo.troubles import LIMITS, TROUBLES, Shop, Trouble, keep_busy
 from offsetstream.demo.workload import MIN_GROUPS, run_workload
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import NoTableError, OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup

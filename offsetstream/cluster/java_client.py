@@ -15,8 +15,7 @@ from offsetstream.cluster.connection import COORDINATOR_MOVES, patience
 from offsetstream.cluster.login import java_plugins
 from offsetstream.cluster.properties import java_system_properties
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION, java_gateway
 from offsetstream.errors import ClusterError, EnvironmentNotReadyError, UnauthorisedError, UnreachableError
 from offsetstream.settings.databricks import is_databricks
 

@@ -15,13 +15,12 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.class_archive import QUIET, archive_folder, archive_of, has_base_archive
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.java import java_executable
-from offsetstream.embedded.jvm import kafka_jars
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.java import QUIET, archive_folder, archive_of, has_base_archive, java_executable
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_jars
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import OffsetstreamError
 from offsetstream.spark.local import SPARK, on_class_path
 from offsetstream.spark.session import connectors

@@ -8,9 +8,16 @@ from typing import Self
 
 from confluent_kafka import TopicPartition
 
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.members import GroupPlan, LiveGroups, has_kip_848_groups
-from offsetstream.demo.topics import NIGHTLY, PARTITIONS, create_topics, end_offsets, produce_records
+from offsetstream.demo.topics import (
+    NIGHTLY,
+    PARTITIONS,
+    commit_in_transaction,
+    commit_plainly,
+    create_topics,
+    end_offsets,
+    produce_records,
+)
 from offsetstream.embedded.clients import admin_client
 from offsetstream.errors import UsageError
 

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ET  # only ever written here, never parsed
@@ -11,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from offsetstream.embedded.disk import MEBIBYTE, check_disk_space
 from offsetstream.embedded.java import java_executable
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 
+MEBIBYTE = 1 << 20
 _NEEDED_BYTES = 500 * MEBIBYTE  # Kafka is 110 MiB, Spark's Kafka connector with Delta 70 MiB
 _ATTEMPTS = 2  # a registry that answers one of 50 requests with an error usually answers the next time
 _COORDINATE_PARTS = 3
@@ -111,7 +112,7 @@ def _resolve_with_ivy(modules: Sequence[tuple[str, str, str]], transitive: bool,
 
 
 def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
-    command = [str(java_executable()), "-cp", str(ivy_jar()), "org.apache.ivy.Main"]
+    command = [str(java_executable()), "-cp", str(pyspark_jar("ivy")), "org.apache.ivy.Main"]
     settings = os.environ.get("OFFSETSTREAM_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
@@ -120,12 +121,12 @@ def _ivy_command(ivy_file: Path, found: Path, cache: Path) -> list[str]:
     return [*command, "-types", "jar", "bundle", "-cachepath", str(found)]
 
 
-def ivy_jar() -> Path:
-    """Return PySpark's Ivy jar. Raises EnvironmentNotReadyError if it is missing."""
-    spec = importlib.util.find_spec("pyspark")
-    jars = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
+def pyspark_jar(name: str) -> Path:
+    """Return one of PySpark's jars, such as "ivy". Raises EnvironmentNotReadyError if it is missing."""
+    spec = importlib.util.find_spec("pyspark")  # do not import it: that takes a second
+    jars = [] if spec is None or spec.origin is None else sorted(Path(spec.origin).parent.glob(f"jars/{name}-*.jar"))
     if not jars:
-        raise EnvironmentNotReadyError("PySpark's Ivy jar is missing. Reinstall the package `pyspark`")
+        raise EnvironmentNotReadyError(f"PySpark's jar of {name} is missing. Reinstall the package `pyspark`")
     return jars[0]
 
 
@@ -163,3 +164,17 @@ def _resolution_error(output: str, cache: Path) -> str:
             "from another machine, or set OFFSETSTREAM_IVY_SETTINGS to your own Ivy settings file"
         )
     return f"The Maven registry does not have {', '.join(missing)}. Check the version"
+
+
+def check_disk_space(folder: Path, needed_bytes: int, purpose: str) -> None:
+    """Raise EnvironmentNotReadyError unless the disk of `folder` has `needed_bytes` free.
+
+    If `folder` does not exist yet, its nearest existing parent is checked.
+    """
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise EnvironmentNotReadyError(
+            f"Not enough disk space for {purpose}: {folder} has {free // MEBIBYTE} MiB free and needs "
+            f"{needed_bytes // MEBIBYTE} MiB. Free some space, or choose another folder"
+        )

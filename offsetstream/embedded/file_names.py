@@ -1,4 +1,7 @@
-"""Make JVMs use UTF-8 for file names. In another locale, they write question marks for characters outside ASCII."""
+"""Make JVMs use UTF-8 for file names. In another locale, they write question marks for characters outside ASCII.
+
+A module of its own, since every command imports it at its start: it must stay light.
+"""
 
 from __future__ import annotations
 

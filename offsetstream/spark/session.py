@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -31,7 +33,7 @@ from offsetstream.spark.settings import (
     merged,
     wanted,
 )
-from offsetstream.tables.session_settings import current_settings, restore_settings
+from offsetstream.tables.session_settings import current_settings, restore_settings, with_settings
 
 # The newest connectors for each minor version of PySpark. The token provider may be older, because some registries lack
 # it for 4.0.4 and 4.1.3. Spark 4.0 itself uses Kafka's clients 3.9.0, which have a known vulnerability
@@ -45,6 +47,17 @@ CONNECTORS = {
     "4.2": (f"{_SOURCE}:4.2.0", f"{_TOKENS}:4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0", _CLIENTS),
 }
 
+# What our tasks import.
+PACKAGES = ("offsetstream", "deltalake", "numpy", "pandas", "pyarrow")
+_ADVICE = (
+    "Give them offsetstream's environment (PYSPARK_PYTHON, or --archives with spark.pyspark.python). If only "
+    "offsetstream is missing, pass its wheel with --py-files, renamed to end in .zip"
+)
+_CHECKPOINT_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_CLASS = "FileSystemBasedCheckpointFileManager"
+# Since Spark 4.1, and before.
+_CHECKPOINT_WRITERS = (f"{_STREAMING}.checkpointing.{_CLASS}", f"{_STREAMING}.{_CLASS}")
 _LAUNCHERS_PORT = "PYSPARK_GATEWAY_PORT"  # set by spark-submit
 
 
@@ -198,3 +211,43 @@ def connectors() -> tuple[str, ...]:
             f"PySpark {pyspark.__version__} is not supported. Install one of {', '.join(CONNECTORS)}"
         )
     return CONNECTORS[minor]
+
+
+def require_packages(spark: SparkSession) -> None:
+    """Raise EnvironmentNotReadyError if the executors' Python does not start or lacks packages that tasks import.
+
+    Skips the check for local Spark whose tasks run this process's Python.
+    """
+    context = spark.sparkContext
+    if context._jsc.sc().isLocal() and context.pythonExec == sys.executable:
+        return
+    tasks = context.defaultParallelism
+    # Use only functions of Python itself, since the executors may lack our package.
+    packages = context.parallelize(PACKAGES * tasks, tasks)
+    try:
+        found = zip(PACKAGES * tasks, packages.map(find_spec).map(bool).collect(), strict=True)
+    except Py4JJavaError as error:
+        raise EnvironmentNotReadyError(
+            f"The executors cannot run the driver's Python ({_reason(error)}). {_ADVICE}"
+        ) from error
+    if missing := sorted({package for package, is_there in found if not is_there}):
+        raise EnvironmentNotReadyError(f"The executors' Python lacks {', '.join(missing)}. {_ADVICE}")
+
+
+def _reason(error: Py4JJavaError) -> str:
+    """Return the innermost cause, which is the message of Python or of the operating system."""
+    lines = [line.strip() for line in str(error).splitlines() if "Error" in line or "Exception" in line]
+    return (lines or ["no message"])[-1].removeprefix("Caused by: ")
+
+
+def fast_checkpoint_writes(spark: SparkSession, uri: str) -> AbstractContextManager[None]:
+    """Return a context in which a new query writes a checkpoint, on a disk or on S3, with Hadoop's FileSystem API.
+
+    With FileContext, Spark's default, Hadoop starts processes of `stat` and `chmod` for both files of each batch, or
+    sends twice as many requests to S3. Both APIs are equally safe: they write a temporary file and rename it, after a
+    check that the target does not exist. A setting of the user has precedence.
+    """
+    if not uri.startswith(("file:", "s3a:")) or spark.conf.get(_CHECKPOINT_WRITER, None) is not None:
+        return nullcontext()
+    found = next((name for name in _CHECKPOINT_WRITERS if has_class(spark, name)), None)
+    return nullcontext() if found is None else with_settings(spark, {_CHECKPOINT_WRITER: found})

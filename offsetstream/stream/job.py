@@ -28,9 +28,8 @@ from offsetstream.errors import (
     UnreachableError,
 )
 from offsetstream.progress import Progress
-from offsetstream.spark.executors import require_packages
 from offsetstream.spark.failures import explain_ended_java, explain_failure
-from offsetstream.spark.session import prepared, restore_folders
+from offsetstream.spark.session import prepared, require_packages, restore_folders
 from offsetstream.stream.controls import Controls, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsetstream.embedded.artifacts import cache_folder, ivy_jar
+from offsetstream.embedded.artifacts import cache_folder, pyspark_jar
 from offsetstream.embedded.java import java_executable
 from offsetstream.embedded.ports import LOOPBACK, accepts_connections, free_ports
 from offsetstream.errors import EnvironmentNotReadyError
@@ -126,7 +126,14 @@ def _archive(folder: Path) -> Path:
     dependency = ET.SubElement(ET.SubElement(root, "dependencies"), "dependency", wanted)
     ET.SubElement(dependency, "artifact", name="trino-server", type="tar.gz", ext="tar.gz")
     ET.ElementTree(root).write(folder / "ivy.xml")
-    ivy = [str(java_executable()), "-cp", str(ivy_jar()), "org.apache.ivy.Main", "-ivy", str(folder / "ivy.xml")]
+    ivy = [
+        str(java_executable()),
+        "-cp",
+        str(pyspark_jar("ivy")),
+        "org.apache.ivy.Main",
+        "-ivy",
+        str(folder / "ivy.xml"),
+    ]
     places = ["-cache", str(folder / "ivy"), "-types", "tar.gz", "-cachepath", str(folder / "found")]
     done = subprocess.run([*ivy, *places], capture_output=True, text=True, check=False)
     if done.returncode != 0 or not (folder / "found").is_file():

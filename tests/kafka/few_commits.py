@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.errors import NoTableError
 from offsetstream.tables.path_store import PathStore
 from tests.reliability.truth import behind, differences, read_topic

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.jvm import java_gateway
 
 SESSION_MS = 1_800_000  # the longest that brokers allow: a crashed client stays a member for the rest of the test
 _POLL_MS = 50

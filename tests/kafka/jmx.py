@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.ports import LOOPBACK
-from offsetstream.embedded.tools import run_tool
 
 _TOOL = "org.apache.kafka.tools.JmxTool"
 

@@ -8,8 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from offsetstream.cluster.records import close
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.waiting import SECONDS, await_

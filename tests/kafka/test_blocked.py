@@ -16,8 +16,8 @@ from offsetstream import commit_offsets
 from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.clients import QUIET, admin_client
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import await_end
 from testkit.processes import Done, within
 from testkit.waiting import SECONDS, await_

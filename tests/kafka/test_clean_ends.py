@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from deltalake import DeltaTable
 
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from offsetstream.demo import run_workload
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import TablesError
 from offsetstream.tables.lookup import Lookup

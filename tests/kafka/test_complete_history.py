@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.records import close
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_in_transaction
+from offsetstream.demo.topics import commit_in_transaction
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.apply import load
 from offsetstream.stream.apply.log_pass import pass_on_driver

@@ -21,9 +21,9 @@ from pyhive import hive
 
 import offsetstream
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from offsetstream.embedded.tools import run_tool
 from testkit.image import DOCKERFILE, Places, health_of, services
 from testkit.processes import RunningProcess
 from testkit.waiting import SECONDS

@@ -8,8 +8,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live

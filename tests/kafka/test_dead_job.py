@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 import offsetstream
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.live_logs import create_topic, numbered, write
 from testkit.processes import Done, within

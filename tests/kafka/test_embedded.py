@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded import kafka as embedded
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka

@@ -16,7 +16,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPartitionKey
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling import positions, rounds, sample_book

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from offsetstream import commit_offsets
 from offsetstream.cluster.log_ends import LogEnd, LogEnds, TopicPartitionKey
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import await_end, create_topic, numbered, transaction, write
 from testkit.processes import Done, within
 from testkit.waiting import SECONDS, await_

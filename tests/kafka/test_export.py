@@ -9,10 +9,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from testkit.processes import within
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup

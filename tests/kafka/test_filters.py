@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.records import LogRecord, close, read_log
 from offsetstream.codec.decoding import decode_records
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.schema import load_schema

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import main
 from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live

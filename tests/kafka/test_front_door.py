@@ -9,8 +9,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 import offsetstream
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import EnvironmentNotReadyError

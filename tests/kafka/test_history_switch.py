@@ -7,8 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.verify.records import disagreements, read_records

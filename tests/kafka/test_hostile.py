@@ -20,7 +20,8 @@ from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreadableRecordError
 from offsetstream.stream.lifecycle import live
 from offsetstream.tables.lookup import Lookup

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.embedded.class_archive import archive_of, archive_options, has_base_archive
-from offsetstream.embedded.java import java_executable, java_home_for_spark, java_version, packaged_java
-from offsetstream.embedded.jvm import kafka_command, kafka_jars
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.java import (
+    archive_of,
+    archive_options,
+    has_base_archive,
+    java_executable,
+    java_home_for_spark,
+    java_version,
+    packaged_java,
+)
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_command, kafka_jars
 from testkit.waiting import SECONDS
 
 KAFKA = f"kafka-{DEFAULT_VERSION}"

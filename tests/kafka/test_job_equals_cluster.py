@@ -8,11 +8,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.demo.workload import Workload, run_workload
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from tests.kafka.admin_answers import committed_offsets, describe_groups, list_groups
 from tests.kafka.jobs import JobRunner
 

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from offsetstream.cli.main import main
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.demo.workload import run_workload
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 import offsetstream
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.metrics.families import COORDINATORS, job_families, queried_families
 from testkit.brokers import BrokerUnderTest
 from testkit.live_logs import create_topic, numbered, write

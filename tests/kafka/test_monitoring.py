@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from offsetstream.demo.commits import commit_plainly
 from offsetstream.demo.members import GroupPlan, Member
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.live_logs import create_topic, joined, numbered, write

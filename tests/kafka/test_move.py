@@ -17,7 +17,7 @@ from offsetstream.cluster.connection import QUIET
 from offsetstream.cluster.group_admin import group_admin
 from offsetstream.cluster.log_ends import RecordTimes, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError

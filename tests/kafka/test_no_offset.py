@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from testkit.garbage import produce
 from testkit.live_logs import create_topic, numbered, write
 from testkit.processes import Done, within

@@ -9,8 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import main
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.lookup import Lookup

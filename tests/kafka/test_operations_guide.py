@@ -17,11 +17,10 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import TopicPartition
 
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.jvm import kafka_command
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_command
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from testkit.garbage import garbage, produce
 from testkit.processes import RunningProcess, offsetstream, printed

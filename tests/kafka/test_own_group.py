@@ -12,8 +12,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.coordinators import is_coordinated
 from offsetstream.cluster.rights import GROUP_PREFIX, OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.spark import source

@@ -18,8 +18,7 @@ from offsetstream.cli.main import main
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION
+from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.protocol_changes import BROKER, Done, history, play, recorded
 from testkit.sampled_logs import instant
 from testkit.tables import reader_of, write_tables

@@ -22,11 +22,10 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.demo.commits import commit_in_transaction
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
-from offsetstream.embedded.jvm import kafka_command
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION, kafka_command
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import ClusterError
 from offsetstream.spark.source import KafkaSource

@@ -9,12 +9,11 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import read_segments
-from offsetstream.demo.commits import commit_in_transaction
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, create_topics
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.gateway import java_gateway
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION, java_gateway
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import SegmentError, UnreachableError, UsageError
 from offsetstream.stream.monitor import raw_log
 from offsetstream.stream.monitor.broker_channel import BrokerTooOldError, Leaders, broker_channel

@@ -18,11 +18,10 @@ from offsetstream.codec.damaged_segments import read_undamaged
 from offsetstream.codec.log_folders import find_partitions
 from offsetstream.codec.log_segments import Skip, read_segments
 from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
-from offsetstream.embedded.tools import run_tool
+from offsetstream.embedded.jvm import DEFAULT_VERSION, run_tool
+from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.waiting import SECONDS
 
 pytestmark = pytest.mark.long

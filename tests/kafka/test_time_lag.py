@@ -23,7 +23,7 @@ from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader

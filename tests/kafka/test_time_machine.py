@@ -23,7 +23,7 @@ from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.group_admin import group_admin
 from offsetstream.cluster.log_ends import Answers, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.execute import execute

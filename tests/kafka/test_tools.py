@@ -4,9 +4,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.errors import ClusterError
 from testkit.brokers import BrokerUnderTest
 from testkit.waiting import SECONDS

@@ -13,8 +13,8 @@ import pytest
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import run_tool
 from testkit.live_logs import create_topic, numbered, transaction, write
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cli.main import main
 from offsetstream.cluster.records import close
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.views.reader import ViewReader

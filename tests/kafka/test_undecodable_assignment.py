@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.codec.encode import encode_record
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.kafka import EmbeddedKafka
 from testkit.garbage import produce
 from testkit.live_logs import create_topic

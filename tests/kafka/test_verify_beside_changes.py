@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.verify.compare import read_position
 from offsetstream.verify.sources import KafkaAdmin, TableRows, kafka_admin

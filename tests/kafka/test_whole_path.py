@@ -15,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from offsetstream.cluster.offsets import fetch_offsets
 from offsetstream.cluster.records import close
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports

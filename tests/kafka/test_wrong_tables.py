@@ -15,8 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.records import close
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.ledger import count_uncounted, delete_entries

@@ -6,7 +6,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.jvm import java_gateway
 from tests.oracle.cases import Case
 from tests.oracle.kafka_classes import KafkaClasses
 

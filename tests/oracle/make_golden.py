@@ -13,7 +13,7 @@ from random import Random
 from py4j.java_gateway import JavaGateway
 
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.jvm import java_gateway
 from testkit.codec_records import present_layouts
 from tests.oracle.cases import CASES, Case
 from tests.oracle.kafka_classes import KafkaClasses

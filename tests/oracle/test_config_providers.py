@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from offsetstream.cluster.properties import resolve_variables
 from offsetstream.embedded.artifacts import resolve
-from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.jvm import java_gateway
 from offsetstream.errors import UsageError
 
 _PACKAGE = "org.apache.kafka.common.config.provider."

@@ -12,9 +12,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
 from offsetstream.demo.members import GroupPlan, LiveGroups
-from offsetstream.demo.topics import PARTITIONS, create_topics, produce_records
+from offsetstream.demo.topics import PARTITIONS, commit_in_transaction, commit_plainly, create_topics, produce_records
 from offsetstream.demo.workload import TRANSACTIONAL_GROUP, committing_groups
 from offsetstream.embedded.clients import admin_client
 

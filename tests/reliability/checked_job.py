@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.demo.commits import commit_plainly
+from offsetstream.demo.topics import commit_plainly
 from tests.kafka.jobs import JobRunner
 from tests.reliability.truth import behind, differences, read_topic
 

@@ -21,8 +21,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from offsetstream.demo.commits import commit_plainly
-from offsetstream.demo.topics import create_topics, produce_records
+from offsetstream.demo.topics import commit_plainly, create_topics, produce_records
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.tables.path_store import PathStore

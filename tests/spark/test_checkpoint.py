@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.spark.checkpoint_files import fast_checkpoint_writes
+from offsetstream.spark.session import fast_checkpoint_writes
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.tables.lease import Lease

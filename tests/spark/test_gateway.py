@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
-from offsetstream.embedded.gateway import java_gateway
+from offsetstream.embedded.jvm import java_gateway
 
 
 def test_each_jvm_raises_its_own_exceptions(spark: SparkSession) -> None:

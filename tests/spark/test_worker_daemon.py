@@ -27,9 +27,7 @@ def test_a_worker_reads_no_archives_and_has_its_packages(spark: SparkSession) ->
 
 @pytest.mark.long
 def test_workers_of_another_python_use_sparks_daemon_and_report_missing_packages(tmp_path: Path) -> None:
-    script = (
-        "from offsetstream.spark import executors, local\nexecutors.require_packages(local.local_session('local[1]'))"
-    )
+    script = "from offsetstream.spark import local, session\nsession.require_packages(local.local_session('local[1]'))"
     base = str(Path(sys.executable).resolve())  # lacks the packages of this environment
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.demo import run_workload
 from offsetstream.embedded.clients import admin_client
-from offsetstream.embedded.kafka import DEFAULT_VERSION, EmbeddedKafka
+from offsetstream.embedded.jvm import DEFAULT_VERSION
+from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.properties import parse_release
 from testkit.waiting import SECONDS
 from tests.kafka.java_clients import SESSION_MS, java_clients

@@ -18,13 +18,12 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.demo.commits import commit_in_transaction, commit_plainly
-from offsetstream.demo.topics import create_topics
+from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.dump import topic
 from offsetstream.embedded.artifacts import classpath, resolve
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.java import java_executable
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION
 from offsetstream.spark.source import KafkaSource
 from testkit.brokers import BrokerUnderTest
 from testkit.live_logs import joined

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import offsetstream
 from offsetstream.cluster.client import Cluster
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify.compare import read_position
 from offsetstream.verify.sources import read_tables

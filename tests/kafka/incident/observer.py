@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
 from offsetstream.cluster.client import Cluster
 from offsetstream.codec.record_batches import LogRecord
 from offsetstream.embedded.clients import admin_client
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from offsetstream.errors import ClusterError
 from testkit.waiting import await_
 from tests.kafka.incident.book import Book, Cell, Place

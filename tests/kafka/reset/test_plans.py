@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from offsetstream import CommittedOffset
+from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.embedded.tools import CONSUMER_GROUPS, run_tool
 from tests.kafka.reset.stage import Run, commit, committed, moment, rows
 
 pytestmark = pytest.mark.long

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cluster.rights import Right
 from offsetstream.embedded.clients import QUIET
-from offsetstream.embedded.tools import run_tool
+from offsetstream.embedded.jvm import run_tool
 from offsetstream.errors import ClusterError
 from testkit.waiting import SECONDS
 from tests.kafka.security.broker import Secured

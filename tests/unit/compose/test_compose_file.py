@@ -16,7 +16,7 @@ import yaml
 
 import offsetstream
 from offsetstream.cli.main import main
-from offsetstream.embedded.kafka import DEFAULT_VERSION
+from offsetstream.embedded.jvm import DEFAULT_VERSION
 from offsetstream.embedded.ports import LOOPBACK
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.server import serving

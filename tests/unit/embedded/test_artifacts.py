@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.embedded.artifacts import cache_folder, classpath, resolve
-from offsetstream.embedded.disk import check_disk_space
+from offsetstream.embedded.artifacts import cache_folder, check_disk_space, classpath, resolve
 from offsetstream.errors import EnvironmentNotReadyError, UsageError
 
 COORDINATES = ["org.example:first:1.0", "org.example:second:2.0"]
