@@ -71,7 +71,12 @@ def await_end(server: str, *places: tuple[str, int]) -> None:
 
 def joined(server: str, group: str, topic: str) -> Consumer:
     """Return a member of the group that owns the topic's partitions and commits nothing."""
-    config = {"bootstrap.servers": server, "group.id": group, "enable.auto.commit": False}
+    config = {
+        "bootstrap.servers": server,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "max.poll.interval.ms": 3_600_000,  # tests need not poll it
+    }
     consumer = Consumer(config, logger=QUIET)
     consumer.subscribe([topic])
 

@@ -6,9 +6,12 @@ Each process ends with its `with`, even if the test fails. `testkit.plugin` ends
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,12 +22,13 @@ from click.testing import CliRunner
 
 from offsetstream.cli.main import main
 from offsetstream.embedded.guarded import GuardedProcesses
-from testkit.pages import end_of
 from testkit.waiting import await_
 
 OFFSETSTREAM = (sys.executable, "-m", "offsetstream")
 Done = subprocess.CompletedProcess[str]
 JAVAS_LINE = "WARNING: Using incubator modules: jdk.incubator.vector"  # Java prints this whenever PySpark starts it
+FAILURES = Path(__file__).parents[1] / "build" / "failures"
+_LINES, _FIRST, _COLUMNS = 60, 15, 300
 _SESSION = 3  # index among the fields after the name in /proc/<pid>/stat (proc(5))
 
 
@@ -229,3 +233,33 @@ def leaves(command: click.Command, path: Sequence[str]) -> Iterator[tuple[list[s
         child = command.get_command(ctx, name)
         assert child is not None
         yield from leaves(child, [*path, name])
+
+
+def end_of(file: Path, *, goes: bool = False) -> str:
+    """Return the last lines of a file, and its path. A file that `goes` (deleted after the test) is copied first."""
+    if not file.exists():
+        return f"{file.name}: there is no such file"
+    text = file.read_text(errors="replace")
+    if goes:
+        FAILURES.mkdir(parents=True, exist_ok=True)
+        file = Path(shutil.copy(file, tempfile.mkdtemp(prefix=f"{file.stem}-", dir=FAILURES)))
+    lines = _narrow(text.splitlines())
+    return "\n".join([f"the last of {len(lines)} lines of {file}:", *lines[-_LINES:]])
+
+
+def page(text: str, name: str) -> str:
+    """Return the text. Of a long text return start and end, and write all of it to a file of that name."""
+    lines = text.splitlines()
+    if len(lines) <= _LINES and _narrow(lines) == lines:
+        return text
+    FAILURES.mkdir(parents=True, exist_ok=True)
+    file = FAILURES / f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)[-150:]}.txt"
+    file.write_text(text, errors="replace")
+    narrow = _narrow(lines)
+    if len(narrow) > _LINES:
+        narrow[_FIRST : len(narrow) + _FIRST - _LINES] = [f"... {len(narrow) - _LINES} lines ..."]
+    return "\n".join([*narrow, f"... all of it: {file}"])
+
+
+def _narrow(lines: list[str]) -> list[str]:
+    return [line if len(line) <= _COLUMNS else f"{line[:_COLUMNS]} ... {len(line)} characters" for line in lines]

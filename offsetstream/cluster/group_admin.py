@@ -67,9 +67,7 @@ class GroupAdmin:
 
     def group_ids(self) -> list[str]:
         """Return the classic and consumer groups that the user may see, without share and streams groups."""
-        listed = self._request(
-            "", lambda: retry_while_unavailable(self._jvm, lambda: self._client.listGroups().all().get(), self._timeout)
-        )
+        listed = self._retried("", lambda: self._client.listGroups().all().get())
         types = {str(group.groupId()): type_of_listed(group) for group in listed}
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
@@ -103,6 +101,8 @@ class GroupAdmin:
 
         Kafka's client returns null for a partition without an offset, and omits a partition with an error.
         """
+        if not places:
+            return set()
 
         def ask() -> set[Place]:
             admin = self._jvm.org.apache.kafka.clients.admin
@@ -113,9 +113,7 @@ class GroupAdmin:
             found = result.partitionsToOffsetAndMetadata(group_id).get()
             return set(places) - {(str(each.topic()), int(each.partition())) for each in found}
 
-        return (
-            self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout)) if places else set()
-        )
+        return self._retried(group_id, ask)
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
         """Commit offsets without being a member. Return the error of each partition (None: done)."""
@@ -134,7 +132,7 @@ class GroupAdmin:
             )
             return errors_by_place(self._jvm, {place: result.partitionResult(each) for place, each in java.items()})
 
-        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
+        return self._retried(group_id, ask)
 
     def delete_group(self, group_id: str) -> str | None:
         """Delete a group with all its offsets. Return the error (None: done)."""
@@ -144,7 +142,7 @@ class GroupAdmin:
             result = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
             return errors_by_place(self._jvm, {("", 0): result.deletedGroups()[group_id]})["", 0]
 
-        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
+        return self._retried(group_id, ask)
 
     @property
     def _timeout_ms(self) -> int:
@@ -170,6 +168,9 @@ class GroupAdmin:
             if not _is_other_type(self._jvm, error):
                 raise
             return None
+
+    def _retried(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
+        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
 
     def _request(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
         try:

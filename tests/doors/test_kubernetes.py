@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from testkit.kubernetes import CHART, DEPLOY, VERSIONS, Manifest, RefusedError, conforms, helm, rendered, write_schemas
+from tests.doors.kubernetes import (
+    CHART,
+    DEPLOY,
+    VERSIONS,
+    Manifest,
+    RefusedError,
+    conforms,
+    helm,
+    rendered,
+    write_schemas,
+)
 
 pytestmark = pytest.mark.nightly
 

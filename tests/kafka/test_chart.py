@@ -1,6 +1,6 @@
 """The chart's pod, run as a process: its arguments, environment, mounts, probes, user and root file system.
 
-This is the closest to a Kubernetes cluster on one machine; `testkit/pod.py` lists what is missing.
+This is the closest to a Kubernetes cluster on one machine; `tests/kafka/pod.py` lists what is missing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.kubernetes import rendered
-from testkit.pod import Pod
 from testkit.processes import RunningProcess, descendants
 from testkit.s3_server import s3_server
 from testkit.waiting import PATIENCE
+from tests.doors.kubernetes import rendered
+from tests.kafka.pod import Pod
 
 pytestmark = pytest.mark.nightly
 

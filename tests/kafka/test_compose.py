@@ -24,9 +24,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.jvm import run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.image import DOCKERFILE, Places, health_of, services
 from testkit.processes import RunningProcess
 from testkit.waiting import SECONDS
+from tests.release.image import DOCKERFILE, Places, health_of, services
 
 pytestmark = pytest.mark.long
 

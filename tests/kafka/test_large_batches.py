@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,7 @@ from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.size import MAX_SMALL_ROWS
 from testkit.garbage import produce
-from testkit.member import member_of
+from testkit.live_logs import joined
 from tests.reliability.checked_job import CheckedJob
 
 pytestmark = pytest.mark.long
@@ -36,7 +37,7 @@ def job(
     made = CheckedJob(spark, own_kafka.bootstrap_server, tmp_path_factory.mktemp("job"))
     made.commit()
     assert made.run() == []
-    with member_of(own_kafka.bootstrap_server, "present"):
+    with closing(joined(own_kafka.bootstrap_server, "present", "orders")):
         yield made
 
 
@@ -52,7 +53,7 @@ def commits(records: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
 
 def write_backlog(server: str, records: int) -> None:
     produce(server, iter([(7, b"\x00\x63 no key", b"no value")]))
-    with member_of(server, f"past-{next(_NUMBERS)}"):
+    with closing(joined(server, f"past-{next(_NUMBERS)}", "orders")):
         produce(server, commits(records))
 
 

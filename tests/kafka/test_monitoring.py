@@ -22,9 +22,9 @@ from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from testkit.live_logs import create_topic, joined, numbered, write
-from testkit.prometheus import ALERTS, DASHBOARDS, alerts, filled, metrics_in, promtool, queries
 from tests.kafka.jobs import JobRunner
 from tests.kafka.test_metrics import is_ready
+from tests.unit.monitoring.prometheus import ALERTS, DASHBOARDS, alerts, filled, metrics_in, promtool, queries
 
 TOPIC = "monitored"
 SCRAPED = 'job="offsetstream", instance="one", cluster="first"'  # what Prometheus adds

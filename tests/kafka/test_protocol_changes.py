@@ -11,9 +11,9 @@ import pytest
 
 from offsetstream.embedded.jvm import DEFAULT_VERSION
 from offsetstream.embedded.kafka import EmbeddedKafka
-from testkit.protocol_changes import BROKER, Done, history, play, recorded
 from testkit.sampled_logs import instant
 from testkit.tables import reader_of, write_tables
+from tests.kafka.protocol_changes import BROKER, Done, history, play, recorded
 
 pytestmark = pytest.mark.long
 PAUSE = 3.0  # seconds between steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.repair import LOST
 from testkit.damage import OF_FILES, OF_LOG, cut_last_entry, data_files, lose_file
 from testkit.garbage import produce
-from testkit.member import member_of
+from testkit.live_logs import joined
 from testkit.processes import within
 from tests.kafka.partition_seven import set_topic_config
 from tests.kafka.quick_compaction import DOOMED, commit_doomed, delete_doomed, quickly_compacting_kafka
@@ -40,10 +41,10 @@ def job(
     server = own_kafka.bootstrap_server
     create_topics(admin_client(server))
     made = CheckedJob(spark, server, tmp_path_factory.mktemp("job"))
-    with member_of(server, "present"):
+    with closing(joined(server, "present", "orders")):
         for _ in range(3):
             produce(server, iter([(7, b"\x00\x63 no key", b"no value")]))
-            with member_of(server, "past"):
+            with closing(joined(server, "past", "orders")):
                 pass
             made.commit()
             assert made.run() == []

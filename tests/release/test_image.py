@@ -16,10 +16,10 @@ from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import LOOPBACK, free_ports
-from testkit.image import DOCKERFILE, ROOT, Builder, BuiltImage, Places, Service, services
 from testkit.processes import RunningProcess
 from testkit.programs import debian_program, go_program
 from testkit.s3_server import MINIO
+from tests.release.image import DOCKERFILE, ROOT, Builder, BuiltImage, Places, Service, services
 
 pytestmark = pytest.mark.nightly
 

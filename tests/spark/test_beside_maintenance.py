@@ -23,9 +23,9 @@ from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from testkit.processes import offsetstream
-from testkit.small_writes import WRITES, Between
 from testkit.tables import append_rows, new_tables
 from testkit.task_rows import from_tasks
+from tests.unit.tables.small_writes import WRITES, Between
 
 pytestmark = pytest.mark.long
 

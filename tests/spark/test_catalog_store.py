@@ -20,8 +20,8 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
-from testkit.store_contract import *  # noqa: F403 - the tests
 from tests.reliability.old_tables import unpack_tables
+from tests.stores.contract import *  # noqa: F403 - the tests
 
 pytestmark = pytest.mark.nightly
 

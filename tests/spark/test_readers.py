@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from testkit.engines import require_that_all_read
-from testkit.small_writes import WRITES
 from testkit.tables import new_tables
+from tests.unit.tables.small_writes import WRITES
 
 pytestmark = pytest.mark.long
 

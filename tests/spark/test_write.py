@@ -20,9 +20,9 @@ from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.transaction import BatchId, transaction_of
 from offsetstream.tables.write import TableWriter
-from testkit.small_writes import SIGNATURE
 from testkit.task_rows import from_tasks
 from testkit.waiting import SECONDS
+from tests.unit.tables.small_writes import SIGNATURE
 
 BULK = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
 LOAD = BatchId(2, -1)

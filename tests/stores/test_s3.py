@@ -21,9 +21,9 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.merge_model import source_table
 from testkit.s3_server import Request, S3Server
-from testkit.store_contract import COMMITS, OFFSETS, commit, history
 from testkit.stored_job import StoredJob
 from testkit.waiting import await_
+from tests.stores.contract import COMMITS, OFFSETS, commit, history
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from testkit.image import DOCKERFILE, ROOT, services
+from tests.release.image import DOCKERFILE, ROOT, services
 
 CHART = ROOT / "deploy" / "helm" / "offsetstream"
 PAGE = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")

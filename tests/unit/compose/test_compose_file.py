@@ -21,7 +21,7 @@ from offsetstream.embedded.ports import LOOPBACK
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.metrics.server import serving
 from offsetstream.stream.settings import JobSettings
-from testkit.image import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, stages_of, unescaped
+from tests.release.image import COMPOSE, DOCKERFILE, ROOT, Service, compose, services, stages_of, unescaped
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXACT = re.compile(r"[a-z0-9./-]+:(v?\d+\.\d+\.\d+(rc\d+)?(\.dev\d+)?|RELEASE\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from testkit.image import ROOT, compose
+from tests.release.image import ROOT, compose
 
 SCHEMA = json.loads((ROOT / "tests" / "fixtures" / "compose" / "compose-spec.json").read_text("utf-8"))
 

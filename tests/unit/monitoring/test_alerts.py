@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testkit.prometheus import ALERTS, alerts
+from tests.unit.monitoring.prometheus import ALERTS, alerts
 
 ROOT = Path(__file__).parents[3]
 TESTS = ALERTS.with_name("alerts_test.yml")

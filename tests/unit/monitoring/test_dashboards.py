@@ -13,8 +13,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from testkit.prometheus import ALERTS, DASHBOARDS, alerts, dashboard, metrics_in, queries
 from tests.unit.monitoring.declared import LABELS_OF_SCRAPES, declared_labels
+from tests.unit.monitoring.prometheus import ALERTS, DASHBOARDS, alerts, dashboard, metrics_in, queries
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "dashboards.py"

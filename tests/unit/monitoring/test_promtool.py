@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.prometheus import ALERTS, DASHBOARDS, filled, promtool, queries
+from tests.unit.monitoring.prometheus import ALERTS, DASHBOARDS, filled, promtool, queries
 
 pytestmark = pytest.mark.nightly
 

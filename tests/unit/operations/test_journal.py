@@ -1,4 +1,4 @@
-"""Groups held in the table `operations`, by processes that live and die. `testkit.store_contract` has the rest."""
+"""Groups held in the table `operations`, by processes that live and die. `tests.stores.contract` has the rest."""
 
 from __future__ import annotations
 

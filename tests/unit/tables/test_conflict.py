@@ -22,8 +22,8 @@ from offsetstream.tables.path_store import PathStore, snapshot
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from testkit.small_writes import WRITES, Between, SmallWrite
 from testkit.tables import snapshot_at
+from tests.unit.tables.small_writes import WRITES, Between, SmallWrite
 
 Beat = Callable[[str], object]
 

@@ -16,8 +16,8 @@ from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import PROPERTY
 from testkit.engines import require_that_all_read
 from testkit.merge_model import in_order
-from testkit.small_writes import WRITES, SmallWrite
 from testkit.tables import append_rows
+from tests.unit.tables.small_writes import WRITES, SmallWrite
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)

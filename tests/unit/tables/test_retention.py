@@ -16,7 +16,7 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
-from testkit.small_writes import Between
+from tests.unit.tables.small_writes import Between
 
 Row = dict[str, Any]
 TODAY = date(2030, 6, 10)

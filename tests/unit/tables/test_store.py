@@ -20,8 +20,8 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
-from testkit.store_contract import *  # noqa: F403 - the tests
-from testkit.store_contract import OFFSETS, commit, merge
+from tests.stores.contract import *  # noqa: F403 - the tests
+from tests.stores.contract import OFFSETS, commit, merge
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
 from offsetstream.tables.thinning import ThinDay, due_days, thin_day
-from testkit.small_writes import Between
 from testkit.tables import new_tables
+from tests.unit.tables.small_writes import Between
 
 Row = dict[str, Any]
 TODAY = date(2030, 6, 10)

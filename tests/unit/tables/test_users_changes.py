@@ -17,8 +17,8 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
-from testkit.small_writes import WRITES, SmallWrite
 from testkit.tables import snapshot_at
+from tests.unit.tables.small_writes import WRITES, SmallWrite
 
 EVERY_WRITE = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 

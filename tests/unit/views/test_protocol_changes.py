@@ -1,6 +1,6 @@
 """Groups that changed from the classic protocol to KIP-848 and back: recorded from a broker (4.3.1), and made up.
 
-`python -m testkit.protocol_changes` records `tests/fixtures/protocol_changes.jsonl` again.
+`python -m tests.kafka.protocol_changes` records `tests/fixtures/protocol_changes.jsonl` again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from offsetstream.views.files import all_views
 from offsetstream.views.reader import ViewReader
 from testkit.examples import seeds
 from testkit.group_world import GroupWorld
-from testkit.protocol_changes import history
 from testkit.sampled_logs import MINUTE, START_MS, instant
 from testkit.tables import reader_of, write_tables
+from tests.kafka.protocol_changes import history
 
 Row = dict[str, Any]
 RECORDED = Path(__file__).parents[2] / "fixtures" / "protocol_changes.jsonl"

@@ -14,7 +14,7 @@ import yaml
 
 from testkit.programs import go_program
 
-MONITORING = Path(__file__).parents[1] / "monitoring"
+MONITORING = Path(__file__).parents[3] / "monitoring"
 ALERTS = MONITORING / "prometheus" / "alerts.yml"
 DASHBOARDS = sorted((MONITORING / "grafana" / "dashboards").glob("*.json"))
 # First all parts whose words are not metrics. Then a word, and the character that shows whether it is a function.

@@ -15,7 +15,7 @@ import yaml
 
 from testkit.programs import go_module, go_program, python_packages
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "offsetstream"
 RELEASE = "offsetstream"
 HELM = ("helm.sh/helm/v4/cmd/helm", "v4.3.2")

@@ -16,11 +16,11 @@ from urllib.request import urlopen
 
 from offsetstream.embedded.artifacts import cache_folder
 from offsetstream.embedded.ports import LOOPBACK
-from testkit.image import DOCKERFILE, Places, stages_of
-from testkit.kubernetes import Manifest
 from testkit.programs import debian_program
+from tests.doors.kubernetes import Manifest
+from tests.release.image import DOCKERFILE, Places, stages_of
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 _OWN = ("dev", "etc", "proc", "tmp")  # folders of the root that are not this machine's
 
 

@@ -1,6 +1,6 @@
 """Changes the protocol of running groups on a real broker: classic to KIP-848 and back, member by member.
 
-`python -m testkit.protocol_changes FILE` records what the coordinator writes, as raw lines of JSON.
+`python -m tests.kafka.protocol_changes FILE` records what the coordinator writes, as raw lines of JSON.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def _link_programs(folder: Path) -> None:
         (folder / name).chmod(0o755)
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMPOSE, DOCKERFILE = ROOT / "docker-compose.yml", ROOT / "Dockerfile"
 OURS = "offsetstream"  # prefix of our image names
 # Where this machine has a program of an image; all others have the same name here.
