@@ -11,9 +11,9 @@ from xdist.remote import Producer
 from offsetstream.embedded.java import java_home_for_spark
 from offsetstream.tables.path_store import PathStore
 from testkit.brokers import BrokerUnderTest, broker_for_tests, origin
-from testkit.plugin import InWholeFiles
 from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.tables import new_tables
+from testkit.whole_files import InWholeFiles
 
 pytest_plugins = ["testkit.plugin"]
 

@@ -138,11 +138,8 @@ def settings_of(declared: type[Settings]) -> tuple[Setting, ...]:
 
 def _environment(settings: Iterable[Setting]) -> dict[str, Any]:
     """Return the settings from environment variables; a list is split at spaces, as click does."""
-    given = {each: value for each in settings if (value := os.environ.get(each.variable))}
-    return {
-        each.name: value.split() if each.is_list or each.option.kind is PAIRS else value
-        for each, value in given.items()
-    }
+    given = [(each, value) for each in settings if (value := os.environ.get(each.variable))]
+    return {each.name: value.split() if each.is_list or each.option.kind is PAIRS else value for each, value in given}
 
 
 def _read_bool(value: Any) -> bool:

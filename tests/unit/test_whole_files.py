@@ -12,7 +12,7 @@ import pytest
 from testkit.waiting import SECONDS
 
 _CONFTEST = """
-from testkit.plugin import InWholeFiles
+from testkit.whole_files import InWholeFiles
 
 def pytest_xdist_make_scheduler(config, log):
     return InWholeFiles(config, log)

@@ -64,7 +64,8 @@ def test_extra_for_databricks_leaves_spark_to_the_runtime(
 ) -> None:
     if runtime is not None:
         monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
-    monkeypatch.delitem(sys.modules, "offsetstream.metrics.server", raising=False)
+    for module in ("stream.job", "stream.metrics", "metrics.server"):  # they are imported again
+        monkeypatch.delitem(sys.modules, f"offsetstream.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(SystemExit):
         materialize_offsets.main(NOBODY)
