@@ -25,7 +25,7 @@ from offsetstream.codec.wire import DecodeError
 RECORD_COLUMNS = pa.schema(
     [("record_offset", pa.int64()), ("timestamp_ms", pa.int64()), ("key", pa.binary()), ("value", pa.binary())]
 )
-_AT_ONCE = 64 << 20  # bytes of records; Arrow's offsets reach to 2 GiB
+_AT_ONCE = 32 << 20  # bytes of records; Arrow's offsets reach to 2 GiB
 _VARINT_BYTES, _CONTINUED, _SEVEN_BITS, _ONE = 10, 0x80, np.uint8(0x7F), np.uint64(1)
 _MOST_OFFSETS, _MOST_MS = 1 << 31, 1 << 53  # beyond the first, or of the second, from a batch's own
 Numbers = npt.NDArray[np.int64]

@@ -229,14 +229,14 @@ class SegmentReader:
         self, start: Mapping[int, int], end: Mapping[int, int], _epochs: Mapping[int, int | None], /
     ) -> Generator[pa.RecordBatch]:
         """Yield the committed records of each partition, with `RAW_SCHEMA`. Raises SegmentError."""
-        for number in start:
-            yield from self._read(self._logs[number], start[number], end[number])
+        yield from in_pieces(
+            rows for number in start for rows in self._read(self._logs[number], start[number], end[number])
+        )
 
-    def _read(self, log: ReadableLog, at: int, end: int) -> Generator[pa.RecordBatch]:
+    def _read(self, log: ReadableLog, at: int, end: int) -> Iterator[pa.Table]:
         for window in read_windows(log.replica.partition.segments, lambda _: None):
             try:
-                for rows in raw_rows(log.number, self._counting(log, window), at, end):
-                    yield from in_pieces(rows)
+                yield from raw_rows(log.number, self._counting(log, window), at, end)
             except DecodeError:
                 for frame in window.frames:
                     window.batch(frame)  # names the batch

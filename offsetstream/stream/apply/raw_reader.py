@@ -8,6 +8,7 @@ leader has is never mixed with what a former one had: the reader gives the parti
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -46,10 +47,12 @@ RAW_SCHEMA = pa.schema(
 )
 PATIENCE = 30.0  # seconds without a record of a partition that has some left
 THREAD = "offsetstream-raw-reader"
-_ANSWER_BYTES = 16 << 20
+_ANSWER_BYTES = 8 << 20
 _WAIT_MS = 100
 PIECE_BYTES = 32 << 20  # as Spark's batches (spark/settings.py)
-_MOST_HELD = 64 << 20  # bytes of batches that are read at once
+_MOST_HELD = 32 << 20  # bytes of batches that are read at once
+_MOST_LEFT = 64 << 20  # bytes of rows that were passed, before their memory is given back
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 _MOST_COMPRESSED = 32  # how much larger than it is a compressed batch is taken to be
 _AHEAD = 2  # tables of records that wait for the caller
 _POLL_SECONDS = 0.2
@@ -135,8 +138,7 @@ class RawReader:
         with _Readers() as readers:
             for address, numbers in led.items():
                 readers.start(partial(self._read_broker, address, [partitions[number] for number in numbers]))
-            for rows in readers.found():
-                yield from in_pieces(rows)
+            yield from in_pieces(readers.found())
 
     def _read_broker(
         self, address: tuple[str, int], partitions: list[_Partition], put: Callable[[pa.Table], None]
@@ -260,19 +262,26 @@ def _together(found: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def in_pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def in_pieces(found: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches whose keys and values are at most `PIECE_BYTES` together, or in a batch of one row.
 
-    What is decoded of them takes many times as much memory.
+    What is decoded of them takes many times as much memory. Freed memory goes back to the system now and then: glibc
+    keeps it scattered among the threads, so the process would grow with the log.
     """
-    columns = [pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("key", "value")]
-    ends = np.cumsum(np.add(*(column.to_numpy() for column in columns), dtype=np.int64))
-    at = 0
-    while at < rows.num_rows:
-        before = int(ends[at - 1]) if at else 0
-        end = max(at + 1, int(np.searchsorted(ends, before + PIECE_BYTES, "right")))
-        yield from rows.slice(at, end - at).combine_chunks().to_batches()
-        at = end
+    passed = 0
+    for rows in found:
+        columns = [pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("key", "value")]
+        ends = np.cumsum(np.add(*(column.to_numpy() for column in columns), dtype=np.int64))
+        at = 0
+        while at < rows.num_rows:
+            before = int(ends[at - 1]) if at else 0
+            end = max(at + 1, int(np.searchsorted(ends, before + PIECE_BYTES, "right")))
+            yield from rows.slice(at, end - at).combine_chunks().to_batches()
+            at = end
+        passed += rows.nbytes
+        if passed > _MOST_LEFT and _trim is not None:
+            _trim(0)
+            passed = 0
 
 
 def raw_rows(number: int, batches: Iterable[bytes], first: int, end: int) -> Iterator[pa.Table]:

@@ -23,14 +23,14 @@ def test_pieces_are_bounded_or_one_row(seed: int, monkeypatch: pytest.MonkeyPatc
     cells = [[None if size is None else rng.randbytes(size) for size in each] for each in zip(*sizes, strict=True)]
     numbers = list(range(len(sizes)))
     rows = pa.table([numbers, numbers, numbers, *cells], schema=RAW_SCHEMA)
-    pieces = list(in_pieces(rows))
+    pieces = list(in_pieces([rows]))
     assert pa.Table.from_batches(pieces, RAW_SCHEMA).equals(rows)
     lengths = [
         sum(len(cell or b"") for each in ("key", "value") for cell in piece[each].to_pylist()) for piece in pieces
     ]
     assert all(length <= 1000 or piece.num_rows == 1 for length, piece in zip(lengths, pieces, strict=True))
     assert len(pieces) < 300
-    assert list(in_pieces(RAW_SCHEMA.empty_table())) == []
+    assert list(in_pieces([RAW_SCHEMA.empty_table()])) == []
 
 
 def test_batches_that_may_be_large_are_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
