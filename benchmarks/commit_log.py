@@ -11,8 +11,8 @@ from functools import cache, cached_property
 
 from confluent_kafka import Producer
 
-from offsetstream.codec.consumer_protocol import encode_assignment, encode_subscription
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.embedded_protocols import encode_assignment, encode_subscription
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 
 TOPIC = "__consumer_offsets"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.broker import FIRST_GROUP, segments_at_rest
 from benchmarks.commit_log import OFFSETS_PARTITIONS, Groups, write
-from offsetstream.codec.batch_format import LAST_DELTA_AT
+from offsetstream.codec.batches import LAST_DELTA_AT
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.embedded.kafka import EmbeddedKafka
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_layouts import ZERO_UUID, Field, Shape, record_types
-from offsetstream.codec.releases import LAST_RELEASE, parse_release
-from offsetstream.codec.text import uuid_text
+from offsetstream.codec.records import LAST_RELEASE, parse_release
+from offsetstream.codec.serde import JsonObject
+from offsetstream.codec.wire import uuid_text
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _ALPHABET = 'abcXYZ019-_./,]:"\\ \n\t\b\f\r\0\x01\x1f\x7f\x80\xa0éßłя日本\u2028\u2029\ufffd\uffff😀𝄞'

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.codec import decode_records
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress

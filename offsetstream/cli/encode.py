@@ -6,7 +6,7 @@ import click
 
 from offsetstream.cli.line_files import convert_lines, file_option, input_argument
 from offsetstream.codec.lines import encode_line
-from offsetstream.codec.releases import FIRST_RELEASE, LAST_RELEASE, parse_release
+from offsetstream.codec.records import FIRST_RELEASE, LAST_RELEASE, parse_release
 
 
 @click.command(

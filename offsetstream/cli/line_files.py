@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from offsetstream.cli.output import require_stdout
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import jackson
 from offsetstream.control_characters import for_terminal, without_controls
 from offsetstream.errors import UsageError
 

@@ -14,11 +14,11 @@ from offsetstream.cli.line_files import STDIO, file_option, open_input, open_out
 from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, topics_option, warn
 from offsetstream.cli.times import ParamType
+from offsetstream.codec.batches import RecordBatch
 from offsetstream.codec.damaged_segments import find_surviving
+from offsetstream.codec.lines import read_record_lines
 from offsetstream.codec.log_segments import read_segments
-from offsetstream.codec.readers import JsonObject
-from offsetstream.codec.record_batches import RecordBatch
-from offsetstream.codec.record_lines import read_record_lines
+from offsetstream.codec.serde import JsonObject
 from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator

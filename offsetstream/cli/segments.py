@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.codec.log_folders import LogPartition, find_partitions
-from offsetstream.codec.log_segments import Skip
+from offsetstream.codec.log_segments import LogPartition, Skip, find_partitions
 from offsetstream.errors import UsageError
 
 

@@ -5,9 +5,7 @@ one record at a time, in the form of Kafka's JSON. The Spark UDF is in `offsetst
 """
 
 from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
-from offsetstream.codec.encode import encode_record, encode_value
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.releases import encode_as_release
+from offsetstream.codec.records import decode_key, decode_value, encode_as_release, encode_record, encode_value
 from offsetstream.codec.wire import DecodeError
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Read the records of many batches into Arrow columns: a loop over the records' lengths, and the rest with NumPy.
 
-`batch_format.read_batch` defines what a valid batch is. It also reads the batches that are unusual here: those with
+`batches.read_batch` defines what a valid batch is. It also reads the batches that are unusual here: those with
 headers, of older formats, and damaged ones.
 """
 
@@ -14,12 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.codec.arrow_strings import bitmap
-from offsetstream.codec.batch_format import HEADER_BYTES, MAGIC, MAGIC_AT, NO_TIMESTAMP, Header, read_batch, read_varint
-from offsetstream.codec.columns import Bools
-from offsetstream.codec.compression import decompress
-from offsetstream.codec.message_format import read_message
-from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.batches import (
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    Header,
+    LogRecord,
+    decompress,
+    read_batch,
+    read_varint,
+)
+from offsetstream.codec.columns import Bools, bitmap
 from offsetstream.codec.wire import DecodeError
 
 RECORD_COLUMNS = pa.schema(
@@ -57,7 +63,7 @@ class _Part(NamedTuple):
 def read_columns(batches: Sequence[bytes]) -> pa.Table:
     """Return the records of batches in their order, with `RECORD_COLUMNS`; a timestamp may be null.
 
-    The caller has checked the checksums. Raises DecodeError for a batch that `read_batch` or `read_message` refuses.
+    The caller has checked the checksums. Raises DecodeError for a batch that `read_batch` refuses.
     """
     parts = list(_parts(batches))
     rows = pa.concat_tables([RECORD_COLUMNS.empty_table(), *(part.rows for part in parts)])
@@ -70,7 +76,7 @@ def _parts(batches: Sequence[bytes]) -> Iterator[_Part]:
     bodies, size = list[_Body](), 0
     for number, data in enumerate(batches):
         if data[MAGIC_AT] != MAGIC:
-            yield _one_by_one(number, read_message(data).records)
+            yield _one_by_one(number, read_batch(data).records)
             continue
         header = Header.of(data)
         if header.count:

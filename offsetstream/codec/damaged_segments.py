@@ -16,30 +16,36 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from offsetstream.codec.batch_format import HEADER_BYTES, LAST_DELTA_AT, MAGIC, MAGIC_AT
-from offsetstream.codec.log_folders import LogPartition
+from offsetstream.codec.batches import (
+    HEADER_BYTES,
+    LAST_DELTA_AT,
+    MAGIC,
+    MAGIC_AT,
+    PREFIX,
+    SMALLEST_SIZE,
+    RecordBatch,
+    matches_checksum,
+    read_batch,
+)
 from offsetstream.codec.log_segments import (
+    SEGMENT_NAME,
     DamagedBatchError,
+    LogPartition,
     Report,
     Segment,
     Skip,
-    matches_checksum,
     read_batches,
     without_earlier,
 )
-from offsetstream.codec.message_format import SMALLEST_SIZE, read_message
 from offsetstream.codec.read_committed import Transactions, find_transactions
-from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import SegmentError
 
-_PREFIX = struct.Struct(">qi")  # base offset, size of the rest
 _LAST_DELTA_AND_COUNT = struct.Struct(">i30xi")
 _UP_TO_MAGIC = MAGIC_AT + 1
 # What a batch may start with: offset and size are positive, the size is not too small, and the magic byte is known.
 _START = re.compile(rb"(?=[\0-\x7f].{7}(?!\0\0\0[\0-\x0d])[\0-\x7f].{7}[\0-\2])", re.DOTALL)
 _OFFSETS_OF_SEGMENT = 1 << 31  # an index has four bytes for an offset
-_NAME = re.compile(r"(\d{20})\.log(\.swap)?")
 _UNLIMITED = 1 << 63
 _ZEROS_AT_ONCE = 1 << 20
 
@@ -121,7 +127,7 @@ class _Skips:
 
 def _base_offset(segment: Segment) -> int | None:
     """Return the first offset that a segment may have, by its name."""
-    named = _NAME.fullmatch(segment.path.name)
+    named = SEGMENT_NAME.fullmatch(segment.path.name)
     return int(named[1]) if named else None
 
 
@@ -255,8 +261,8 @@ class _Log:
         """Return where a batch ends by its own length; None if the log does not continue there."""
         if position + _UP_TO_MAGIC > self._size:
             return None
-        offset, size = _PREFIX.unpack_from(self._data, position)
-        end = position + _PREFIX.size + size
+        offset, size = PREFIX.unpack_from(self._data, position)
+        end = position + PREFIX.size + size
         is_end = size >= SMALLEST_SIZE and end <= self._size and self._continues(end, self._low or max(0, offset))
         return int(end) if is_end else None
 
@@ -265,7 +271,7 @@ class _Log:
         offset = self._low
         while at < end:
             whole = self._whole(at)
-            if whole is None or _PREFIX.unpack_from(self._data, at)[0] < offset:
+            if whole is None or PREFIX.unpack_from(self._data, at)[0] < offset:
                 return False
             at, offset = whole
         return at == end
@@ -273,23 +279,23 @@ class _Log:
     def _starts(self, begin: int, end: int) -> Iterator[int]:
         """Yield where a batch may start."""
         for match in _START.finditer(self._data, begin, end):
-            offset, size = _PREFIX.unpack_from(self._data, match.start())
-            if self._low <= offset < self._high and SMALLEST_SIZE <= size <= end - match.start() - _PREFIX.size:
+            offset, size = PREFIX.unpack_from(self._data, match.start())
+            if self._low <= offset < self._high and SMALLEST_SIZE <= size <= end - match.start() - PREFIX.size:
                 yield match.start()
 
     def _whole(self, at: int) -> tuple[int, int] | None:
         """Return where a batch ends, and its next offset. None if no batch is here, or its checksum does not match."""
         if at + _UP_TO_MAGIC > self._size:
             return None
-        offset, size = _PREFIX.unpack_from(self._data, at)
-        end = at + _PREFIX.size + size
+        offset, size = PREFIX.unpack_from(self._data, at)
+        end = at + PREFIX.size + size
         if size < SMALLEST_SIZE or end > self._size or not self._low <= offset < self._high:
             return None
         if self._data[at + MAGIC_AT] == MAGIC:
             next_offset = self._next_offset(at, end)
             return None if next_offset is None else (end, next_offset)
         try:
-            return end, read_message(self._data[at:end]).next_offset
+            return end, read_batch(self._data[at:end]).next_offset
         except DecodeError:
             return None
 
@@ -301,13 +307,13 @@ class _Log:
         # The checksum is slow, so it is for those that look like a batch.
         if last_delta < 0 or not 0 <= count <= last_delta + 1 or not matches_checksum(self._data[at:end]):
             return None
-        return int(_PREFIX.unpack_from(self._data, at)[0] + last_delta + 1)
+        return int(PREFIX.unpack_from(self._data, at)[0] + last_delta + 1)
 
     def _continues(self, at: int, offset: int) -> bool:
         """Whether the log may continue here from an offset on: with a batch, whole or not, with zeros, or its end."""
         if at + _UP_TO_MAGIC > self._size:
             return True
-        found, size = _PREFIX.unpack_from(self._data, at)
+        found, size = PREFIX.unpack_from(self._data, at)
         is_near = offset <= found < min(self._high, offset + _OFFSETS_OF_SEGMENT)
         if is_near and size >= SMALLEST_SIZE and self._data[at + MAGIC_AT] <= MAGIC:
             return True

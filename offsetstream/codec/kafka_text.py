@@ -4,18 +4,19 @@ from collections.abc import Set as AbstractSet
 
 from offsetstream.codec import wire
 from offsetstream.codec.lines import decode_pair
-from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_layouts import record_types
-from offsetstream.codec.records import decode_key
-from offsetstream.codec.scala_text import in_hash_map_order, option
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import decode_key, jackson
+from offsetstream.codec.serde import JsonObject
 from offsetstream.codec.wire import DecodeError
+from offsetstream.java_hash import java_hash
 
 OFFSETS_FORMATTER = frozenset({0, 1})
 GROUP_METADATA_FORMATTER = frozenset({2})
 SHARE_GROUP_FORMATTER = frozenset(range(10, 16))
 BOTH_FORMATTERS = OFFSETS_FORMATTER | GROUP_METADATA_FORMATTER
 _NONE = -1
+_FIRST_TABLE = 16  # of Scala's HashMap
+_LOAD_FACTOR = 0.75
 
 
 def kafka_json(key: bytes | None, value: bytes | None, types: AbstractSet[int] = BOTH_FORMATTERS) -> str | None:
@@ -59,7 +60,7 @@ def _offset_text(content: JsonObject) -> str:
     epoch_text = "Optional.empty" if epoch == _NONE else f"Optional[{epoch}]"
     return (
         f"OffsetAndMetadata(offset={data['offset']}, leaderEpoch={epoch_text}, metadata={data['metadata']}, "
-        f"commitTimestamp={data['commitTimestamp']}, expireTimestamp={option(None if expiry == _NONE else expiry)})"
+        f"commitTimestamp={data['commitTimestamp']}, expireTimestamp={_option(None if expiry == _NONE else expiry)})"
     )
 
 
@@ -72,7 +73,7 @@ def _group_text(group: str, content: JsonObject) -> str:
     protocol_type = data["protocolType"] if members else data["protocolType"] or None
     state = "Stable" if members else "Empty"
     return (
-        f"GroupMetadata(groupId={group}, generation={data['generation']}, protocolType={option(protocol_type)}, "
+        f"GroupMetadata(groupId={group}, generation={data['generation']}, protocolType={_option(protocol_type)}, "
         f"currentState={state}, members=HashMap({printed}))"
     )
 
@@ -86,8 +87,27 @@ def _check_static_members(group: str, members: list[JsonObject]) -> None:
 def _member_text(member: JsonObject, protocol: str | None) -> str:
     session = member["sessionTimeout"]
     return (
-        f"MemberMetadata(memberId={member['memberId']}, groupInstanceId={option(member.get('groupInstanceId'))}, "
+        f"MemberMetadata(memberId={member['memberId']}, groupInstanceId={_option(member.get('groupInstanceId'))}, "
         f"clientId={member['clientId']}, clientHost={member['clientHost']}, sessionTimeoutMs={session}, "
         f"rebalanceTimeoutMs={member.get('rebalanceTimeout', session)}, "
         f"supportedProtocols=List({'null' if protocol is None else protocol}))"
     )
+
+
+def _option(value: object) -> str:
+    """Print an Option: `Some(x)` or `None`."""
+    return "None" if value is None else f"Some({value})"
+
+
+def in_hash_map_order(keys: list[str]) -> list[str]:
+    """Return distinct strings in the order in which Scala 2.13's mutable HashMap prints them as keys."""
+    size = _FIRST_TABLE
+    while len(keys) >= int(size * _LOAD_FACTOR):
+        size *= 2
+    hashes = {key: _spread(java_hash(key)) for key in keys}
+    return sorted(keys, key=lambda key: (hashes[key] & (size - 1), hashes[key]))
+
+
+def _spread(value: int) -> int:
+    mixed = (value ^ (value & 0xFFFFFFFF) >> 16) & 0xFFFFFFFF
+    return mixed - (1 << 32) if mixed >= 1 << 31 else mixed

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from offsetstream.codec.batch_format import Extent, is_transactional_or_control
-from offsetstream.codec.log_folders import OFFSETS_TOPIC, LogPartition
-from offsetstream.codec.log_segments import Report, Segment, read_windows, require_order
+from offsetstream.codec.batches import Extent, RecordBatch, is_transactional_or_control
+from offsetstream.codec.log_segments import OFFSETS_TOPIC, LogPartition, Report, Segment, read_windows, require_order
 from offsetstream.codec.read_committed import Transactions, find_transactions
-from offsetstream.codec.record_batches import RecordBatch
 
 _NO_EPOCH = -1  # nothing was written yet
 

@@ -1,34 +1,42 @@
-"""Read Kafka's log segments (`00000000000000000000.log`) as record batches, and check each batch's checksum."""
+"""Find Kafka's log segments (`00000000000000000000.log`), read them as record batches, and check each checksum."""
 
 from __future__ import annotations
 
-import struct
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from google_crc32c import value as crc32c
-
-from offsetstream.codec.batch_format import (
-    CHECKED_FROM,
-    CHECKSUM_AT,
+from offsetstream.codec.batches import (
     HEADER_BYTES,
     LAST_DELTA_AT,
     MAGIC,
     MAGIC_AT,
+    PREFIX,
+    SMALLEST_SIZE,
     Extent,
+    RecordBatch,
+    has_crc32c,
     is_transactional_or_control,
+    matches_checksum,
+    read_batch,
 )
-from offsetstream.codec.message_format import SMALLEST_SIZE, read_any_format
-from offsetstream.codec.record_batches import RecordBatch
 from offsetstream.codec.wire import DecodeError
-from offsetstream.errors import SegmentError
+from offsetstream.errors import SegmentError, UsageError
 
 WINDOW_BYTES = 4 << 20  # bytes to read and check at a time; more if a batch is larger
-_PREFIX = struct.Struct(">qi")  # base offset, size of the rest: the same in every format
 _HEADER_UP_TO_MAGIC = MAGIC_AT + 1  # offset, size and magic: what a broker reads first
+# A .swap file is a cleaned segment that is about to replace older ones; a broker finishes this when it starts.
+# Indexes, snapshots, *.cleaned and *.deleted files are not part of the log.
+SEGMENT_NAME = re.compile(r"(\d{20})\.log(\.swap)?")
+_PARTITION = re.compile(r".+-(\d{1,9})")
+OFFSETS_TOPIC = "__consumer_offsets"
+_OFFSETS_PARTITION = f"{OFFSETS_TOPIC}-[0-9]*"
+_EXAMPLE = f"{OFFSETS_TOPIC}-12"
+_ADVICE = f"give a log segment, a folder of segments, or a folder that contains folders such as {_EXAMPLE}"
 
 Report = Callable[[str], None]
 _AtEnd = Callable[[int, str, str], None]  # gets the position of what a segment ends in, what it is, and a sentence
@@ -40,6 +48,87 @@ class Segment:
 
     path: Path
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPartition:
+    """The segments of a partition in offset order. `number` is None if no folder name has it."""
+
+    number: int | None
+    segments: tuple[Segment, ...]
+    path: Path
+
+
+def find_partitions(places: Sequence[str | Path]) -> list[LogPartition]:
+    """Find the log segments in files and folders, by partition.
+
+    Each place is a segment file, a folder of segments, or a folder that contains folders of offsets partitions, at any
+    depth. Raises UsageError if a place has no segments, or if two places have the same partition.
+    """
+    found = _found(places)
+    for one, other in pairwise(found):
+        if one.number == other.number:
+            places = f"{one.path} and {other.path}"
+            if one.number is None:
+                raise UsageError(f"{places}: no folder name has a partition number; read them one at a time")
+            raise UsageError(f"{places} both hold partition {one.number}: read them one at a time")
+    return found
+
+
+def find_replicas(places: Sequence[str | Path]) -> list[LogPartition]:
+    """Find the same, in the order of their numbers, where several places may have replicas of a partition.
+
+    Raises UsageError if a place has no segments, or if no folder name has the number of a partition.
+    """
+    found = _found(places)
+    for partition in found:
+        if partition.number is None:
+            raise UsageError(f"{partition.path}: its folder's name has no partition number, as in {_EXAMPLE}")
+    return found
+
+
+def _found(places: Sequence[str | Path]) -> list[LogPartition]:
+    return sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
+
+
+def _order(partition: LogPartition) -> int:
+    return -1 if partition.number is None else partition.number
+
+
+def _partitions_at(place: Path) -> list[LogPartition]:
+    try:
+        if not place.is_dir():
+            return [LogPartition(_number(place.resolve().parent), (_segment(place),), place)]
+        folders = [place] if _segments(place) else list(filter(_is_partition, place.rglob(_OFFSETS_PARTITION)))
+        found = [LogPartition(_number(folder.resolve()), _segments(folder), folder) for folder in folders]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {place}: {reason}; {_ADVICE}") from error
+    if not found:
+        raise UsageError(f"{place} has no log segments: {_ADVICE}")
+    return found
+
+
+def _is_partition(path: Path) -> bool:
+    return _number(path) is not None and path.is_dir()
+
+
+def _number(folder: Path) -> int | None:
+    named = _PARTITION.fullmatch(folder.name)
+    return int(named[1]) if named else None
+
+
+def _segment(path: Path) -> Segment:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file or a folder: {_ADVICE}")
+    return Segment(path, path.stat().st_size)
+
+
+def _segments(folder: Path) -> tuple[Segment, ...]:
+    """Return a folder's segments. If two start at the same offset, the cleaned one (.swap) comes first."""
+    named = ((SEGMENT_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+    segments = [(int(match[1]), match[2] is None, path) for match, path in named if match]
+    return tuple(_segment(path) for *_, path in sorted(segments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +196,7 @@ class Window(NamedTuple):
     def batch(self, frame: Frame, *, with_data: bool = True) -> RecordBatch:
         """Read a batch as `read_batch` does. Raises DamagedBatchError."""
         try:
-            return read_any_format(frame.data, with_data=with_data)
+            return read_batch(frame.data, with_data=with_data)
         except DecodeError as reason:
             raise _damaged(self.path, frame, str(reason)) from reason
 
@@ -219,8 +308,8 @@ def _complete_batches(position: int, data: bytes, transactions_only: bool) -> tu
     """Return the complete batches in `data`, and where they end in it. `data` starts at `position` in the file."""
     frames, at, length = [], 0, len(data)
     while at + _HEADER_UP_TO_MAGIC <= length:
-        offset, size = _PREFIX.unpack_from(data, at)
-        end = at + _PREFIX.size + size
+        offset, size = PREFIX.unpack_from(data, at)
+        end = at + PREFIX.size + size
         if end > length or offset < 0 or size < SMALLEST_SIZE or data[at + MAGIC_AT] > MAGIC:
             break
         if not transactions_only or is_transactional_or_control(data, at):
@@ -233,9 +322,9 @@ def _missing_bytes(path: Path, start: Frame) -> int:
     """Return how many bytes of a batch are missing, 0 if unknown yet. Raises SegmentError if it is not a batch."""
     if len(start.data) < _HEADER_UP_TO_MAGIC:
         return 0
-    offset, size = _PREFIX.unpack_from(start.data)
+    offset, size = PREFIX.unpack_from(start.data)
     if offset >= 0 and size >= SMALLEST_SIZE and start.data[MAGIC_AT] <= MAGIC:
-        return _PREFIX.size + int(size) - len(start.data)
+        return PREFIX.size + int(size) - len(start.data)
     if start.position == 0:
         reason = "it does not start with a record batch"
         raise DamagedBatchError(f"{path} is not a Kafka log segment: {reason}", 0, reason)
@@ -244,14 +333,14 @@ def _missing_bytes(path: Path, start: Frame) -> int:
 
 def _has_successor(data: bytes) -> bool:
     """Whether the next batch of the log follows inside a batch that seems incomplete. If so, its length is wrong."""
-    if not _has_crc32c(data):
+    if not has_crc32c(data):
         return False
-    offset = _PREFIX.unpack_from(data)[0] + int.from_bytes(data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big") + 1
+    offset = PREFIX.unpack_from(data)[0] + int.from_bytes(data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big") + 1
     next_batch_start = offset.to_bytes(9, "big")[1:]
     at = data.find(next_batch_start, HEADER_BYTES)
     while 0 <= at <= len(data) - HEADER_BYTES:
-        batch = data[at : at + _PREFIX.size + max(0, _PREFIX.unpack_from(data, at)[1])]
-        if _has_crc32c(batch) and matches_checksum(batch):
+        batch = data[at : at + PREFIX.size + max(0, PREFIX.unpack_from(data, at)[1])]
+        if has_crc32c(batch) and matches_checksum(batch):
             return True
         at = data.find(next_batch_start, at + 1)
     return False
@@ -268,17 +357,6 @@ def _skip_zeros(start: Frame, segment: Segment, file: BinaryIO, at_end: _AtEnd) 
     count = end - start.position
     note = f"{segment.path} ends in {count} zero bytes, from position {start.position}: nothing was written there yet"
     at_end(start.position, "the segment ends in zeros", note)
-
-
-def matches_checksum(batch: bytes) -> bool:
-    """Return whether the batch's CRC-32C matches. `read_message` checks the older formats' own checksum."""
-    return not _has_crc32c(batch) or crc32c(batch[CHECKED_FROM:]) == int.from_bytes(
-        batch[CHECKSUM_AT:CHECKED_FROM], "big"
-    )
-
-
-def _has_crc32c(data: bytes) -> bool:
-    return len(data) >= HEADER_BYTES and data[MAGIC_AT] == MAGIC
 
 
 def _damaged(path: Path, frame: Frame, reason: str) -> DamagedBatchError:

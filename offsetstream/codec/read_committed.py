@@ -6,9 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from offsetstream.codec.batch_format import Header
+from offsetstream.codec.batches import ControlType, Header, RecordBatch, control_type
 from offsetstream.codec.log_segments import Skip
-from offsetstream.codec.record_batches import ControlType, RecordBatch, control_type
 
 
 @dataclass(frozen=True)

@@ -85,9 +85,12 @@ def _zero(kind: str) -> Any:
     return {"string": "", "bytes": b"", "uuid": ZERO_UUID}.get(kind, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
-    """The layout of one message: its versions, which of them are flexible, and its fields."""
+    """The layout of one message: its versions, which of them are flexible, and its fields.
+
+    Compared by identity, so a compiled reader or writer is found quickly.
+    """
 
     versions: Versions
     flexible: Versions

@@ -3,10 +3,11 @@
 Each reader takes (buffer, position) and returns (value, next position). Reference 2.3, 2.4 and 2.9.
 """
 
+import re
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 
-from offsetstream.codec.text import java_utf8, uuid_text
 from offsetstream.errors import OffsetstreamError
 
 TRUNCATED = "truncated"
@@ -14,9 +15,10 @@ NEGATIVE_LENGTH = "negative length"
 TOO_LONG = "string over 32767 bytes"
 BAD_VARINT = "varint over five bytes"
 
-_MAX_STRING = 0x7FFF
-_MAX_INT32 = 0x7FFFFFFF
+MAX_STRING = 0x7FFF
 _MAX_VARINT_BYTES = 5
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
 
 
 class DecodeError(OffsetstreamError, ValueError):
@@ -94,6 +96,23 @@ def read_slice(buffer: bytes, at: int, length: int) -> bytes:
 
 def read_text(buffer: bytes, at: int, length: int) -> str:
     """Read a string of `length` bytes. Like Kafka, reject more than 32,767 bytes even if all are there."""
-    if length > _MAX_STRING:
+    if length > MAX_STRING:
         raise DecodeError(TOO_LONG)
     return java_utf8(read_slice(buffer, at, length))
+
+
+def java_utf8(data: bytes) -> str:
+    """Decode bytes as Java's `new String(bytes, UTF_8)`: malformed input becomes U+FFFD, and nothing raises.
+
+    Python replaces the same sequences, with one exception: an encoded surrogate becomes two or three U+FFFD in Python,
+    and one in Java (reference 2.9).
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
+
+
+def uuid_text(data: bytes) -> str:
+    """Print a UUID of 16 bytes as Kafka does: 22 characters of URL-safe base64, no padding."""
+    return urlsafe_b64encode(data)[:22].decode("ascii")

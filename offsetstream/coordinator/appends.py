@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.record_batches import NO_PRODUCER
+from offsetstream.codec.batches import NO_PRODUCER
 from offsetstream.codec.record_layouts import ZERO_UUID
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.client_errors import (
     CLASSIC_COMMIT_ERRORS,
     CLASSIC_GROUP_ERRORS,

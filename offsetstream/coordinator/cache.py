@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from offsetstream.codec.record_batches import NO_PRODUCER
+from offsetstream.codec.batches import NO_PRODUCER
 from offsetstream.coordinator import appends, deletion, fetch
 from offsetstream.coordinator.appends import PendingAppend
 from offsetstream.coordinator.client_errors import Errors

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offsetstream.codec.consumer_protocol import decode_assignment
+from offsetstream.codec.embedded_protocols import decode_assignment
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import (

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias, get_args
 
-from offsetstream.codec.readers import JsonObject
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
+from offsetstream.codec.serde import JsonObject
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.load_results import LoadResult, UnloadResult
 from offsetstream.coordinator.offset_config import OffsetConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.batches import LogRecord, RecordBatch
 
 
 def cut_log(

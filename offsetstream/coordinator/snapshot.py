@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.serde import JsonObject
 from offsetstream.coordinator.replay.offsets import GroupOffsets
 from offsetstream.coordinator.replay.partition_replay import Group
 

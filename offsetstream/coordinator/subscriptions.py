@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
-from offsetstream.codec.consumer_protocol import decode_subscription
+from offsetstream.codec.embedded_protocols import decode_subscription
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.rows import Row, subscription_row

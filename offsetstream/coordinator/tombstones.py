@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offsetstream.codec.encode import encode_key
+from offsetstream.codec.records import encode_key
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from offsetstream.coordinator.replay.offsets import TopicPartition

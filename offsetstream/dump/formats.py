@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORMATTER, kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import jackson
 from offsetstream.codec.wire import DecodeError
 from offsetstream.control_characters import for_terminal, without_controls
 

@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cluster.answers import PartitionEnds, TopicDescription
 from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
-from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header
-from offsetstream.codec.log_folders import LogPartition, find_replicas
+from offsetstream.codec.batches import MAGIC, MAGIC_AT, Header
 from offsetstream.codec.log_replicas import ReadableLog, cluster_ids, open_logs, topic_names
-from offsetstream.codec.log_segments import Window, read_windows
+from offsetstream.codec.log_segments import LogPartition, Window, find_replicas, read_windows
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import TablesError, UsageError
 from offsetstream.metrics.job_metrics import JobMetrics

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from offsetstream.codec.consumer_protocol import encode_assignment, encode_subscription
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch
+from offsetstream.codec.batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch
+from offsetstream.codec.embedded_protocols import encode_assignment, encode_subscription
+from offsetstream.codec.records import encode_record
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 GROUP = "foo"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
 from offsetstream.coordinator.coordinator_kind import Coordinator
 
 BOTH: tuple[Coordinator, ...] = ("classic", "new")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from offsetstream.codec.record_batches import NO_PRODUCER, RecordBatch
+from offsetstream.codec.batches import NO_PRODUCER, RecordBatch
 from tests.conformance.builder import (
     Log,
     Pair,

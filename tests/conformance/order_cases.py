@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
 from tests.conformance.builder import (
     GROUP,
     Log,

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.codec import decode_records
+from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.codec.read_committed import find_transactions
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import GroupRows, derive_group
 from offsetstream.coordinator.reduction import (

@@ -23,7 +23,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException
 
 from offsetstream.cluster.records import read_log
 from offsetstream.codec.decoding import decode_records
-from offsetstream.codec.record_lines import read_record_lines
+from offsetstream.codec.lines import read_record_lines
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka

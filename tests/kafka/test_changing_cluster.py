@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster import connection
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.log_ends import LogEnd, LogEnds, NoEnd, RecordTimes, TopicPartitionKey
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.artifacts import resolve

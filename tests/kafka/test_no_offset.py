@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool

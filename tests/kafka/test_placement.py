@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.cli.main import main
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client

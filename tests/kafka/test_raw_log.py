@@ -7,8 +7,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import read_segments
+from offsetstream.codec.log_segments import find_partitions, read_segments
 from offsetstream.demo.topics import commit_in_transaction, create_topics
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.clients import admin_client

@@ -14,10 +14,9 @@ from confluent_kafka.admin import NewTopic
 
 from offsetstream.cli.main import main
 from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.codec.damaged_segments import read_undamaged
-from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import Skip, read_segments
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.log_segments import Skip, find_partitions, read_segments
 from offsetstream.demo.topics import commit_in_transaction, commit_plainly, create_topics
 from offsetstream.embedded.clients import QUIET, admin_client
 from offsetstream.embedded.jvm import DEFAULT_VERSION, run_tool

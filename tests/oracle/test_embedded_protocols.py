@@ -9,15 +9,16 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from offsetstream.codec.connect_protocol import decode_connect_assignment, decode_connect_subscription
-from offsetstream.codec.consumer_protocol import (
+from offsetstream.codec.embedded_protocols import (
     decode_assignment,
+    decode_connect_assignment,
+    decode_connect_subscription,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
 from offsetstream.codec.record_layouts import embedded_shape
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import jackson
 from offsetstream.codec.wire import DecodeError
 from offsetstream.embedded.artifacts import resolve
 from testkit.codec_records import message

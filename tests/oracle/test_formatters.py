@@ -9,7 +9,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from offsetstream.codec import kafka_text as ours
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 from testkit.codec_records import Layout, present_layouts
 from tests.oracle.kafka_classes import KafkaClasses

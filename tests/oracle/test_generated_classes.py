@@ -10,11 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec import decode_records
-from offsetstream.codec.encode import encode_record, encode_value
-from offsetstream.codec.readers import JsonObject, message_reader
 from offsetstream.codec.record_layouts import Shape, record_types
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import decode_key, decode_value, encode_record, encode_value, jackson
+from offsetstream.codec.serde import JsonObject, message_reader
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.replay.release_rules import MAX_ARRAY_ELEMENTS
 from testkit.codec_records import Layout

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from offsetstream.codec.batches import LogRecord
 from offsetstream.codec.log_segments import Segment, read_segments
-from offsetstream.codec.record_batches import LogRecord
 from testkit.examples import examples
 from tests.oracle.kafka_classes import KafkaClasses
 

@@ -8,7 +8,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from offsetstream.codec import decode_records
-from offsetstream.codec.encode import encode_record, encode_value
+from offsetstream.codec.records import encode_record, encode_value
 from testkit.codec_records import Layout, older_layouts, present_layouts
 from tests.oracle.kafka_classes import KafkaClasses
 from tests.oracle.test_generated_classes import damaged

@@ -109,7 +109,7 @@ def test_it_works_as_the_zip_that_spark_distributes(built: Path, tmp_path: Path)
     zipped = shutil.copy(wheel, tmp_path / "offsetstream.zip")
     packages = Path(pyarrow.__file__).parents[1]
     code = """
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.cli.submitted import materialize_offsets
 from offsetstream.tables.schema import all_schemas
 import offsetstream.stream.job

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.records import close
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.embedded.clients import QUIET
 from offsetstream.tables.path_store import PathStore

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from offsetstream.codec.embedded import encode_embedded
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.embedded_protocols import encode_embedded
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.tables.filters import Filters

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.apply.log_pass import pass_on_driver, pass_over

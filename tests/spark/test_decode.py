@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from offsetstream.codec import DECODED_SCHEMA, decode_records
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode

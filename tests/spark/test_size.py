@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.stream.apply.log_pass import HistoryTarget, pass_over
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode, with_value_offsets

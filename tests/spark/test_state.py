@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.log_pass import pass_over

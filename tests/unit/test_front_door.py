@@ -14,7 +14,7 @@ import pytest
 
 import offsetstream
 from offsetstream.codec.decoding import DECODED_SCHEMA
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.errors import TablesError
 from testkit.tables import append_rows, create_empty_tables, new_tables
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsetstream.codec.consumer_protocol import decode_assignment, decode_subscription
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.embedded_protocols import decode_assignment, decode_subscription
+from offsetstream.codec.serde import JsonObject
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.expiration import ExpirationBase, since_commit
 from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_STATES, GroupState

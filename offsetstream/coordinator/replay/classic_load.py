@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetstream.codec.record_batches import ControlType, RecordBatch, control_type
+from offsetstream.codec.batches import ControlType, RecordBatch, control_type
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, classic_group_from_value
 from offsetstream.coordinator.replay.decoded import CLASSIC_TYPES, DecodedRecord
 from offsetstream.coordinator.replay.group_states import GroupState

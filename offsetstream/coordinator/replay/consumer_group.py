@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.serde import JsonObject
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.modern_group import ModernGroup
 from offsetstream.coordinator.replay.modern_member import Partitions, TopicMember, read_partitions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offsetstream.codec.readers import JsonObject
-from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.batches import LogRecord
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.serde import JsonObject
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.replay.release_rules import MAX_ARRAY_ELEMENTS, Rule, Rules
 

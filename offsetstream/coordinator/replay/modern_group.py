@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.serde import JsonObject
 from offsetstream.coordinator.expiration import ExpirationBase, since_commit
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.modern_member import LEFT_EPOCH, ModernMember

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.serde import JsonObject
 
 LEFT_EPOCH = -1
 UNKNOWN, STABLE = "UNKNOWN", "STABLE"

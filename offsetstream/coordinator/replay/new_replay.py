@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from offsetstream.codec.record_batches import NO_PRODUCER, ControlType, RecordBatch, control_type
+from offsetstream.codec.batches import NO_PRODUCER, ControlType, RecordBatch, control_type
 from offsetstream.coordinator.replay.classic_group import ClassicGroup, classic_group_from_value
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
 from offsetstream.coordinator.replay.decoded import NEW_TYPES, STREAMS_TYPES, DecodedRecord

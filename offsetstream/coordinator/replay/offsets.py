@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from offsetstream.codec.readers import JsonObject
 from offsetstream.codec.record_layouts import ZERO_UUID
+from offsetstream.codec.serde import JsonObject
 from offsetstream.errors import IllegalStateError
 
 

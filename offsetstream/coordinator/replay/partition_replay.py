@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetstream.codec.readers import JsonObject
+from offsetstream.codec.serde import JsonObject
 from offsetstream.coordinator.replay.group_states import GroupState
 from offsetstream.coordinator.replay.modern_group import ModernGroup
 from offsetstream.coordinator.replay.modern_member import Partitions, TopicMember, read_partitions

@@ -26,9 +26,16 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from offsetstream.codec.batch_columns import read_columns
-from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Header, is_compressed, read_batch
-from offsetstream.codec.log_segments import matches_checksum
-from offsetstream.codec.record_batches import ControlType, control_type
+from offsetstream.codec.batches import (
+    MAGIC,
+    MAGIC_AT,
+    ControlType,
+    Header,
+    control_type,
+    is_compressed,
+    matches_checksum,
+    read_batch,
+)
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError, UsageError
 from offsetstream.stream.monitor.broker_channel import Leaders

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.codec.batch_format import MAGIC_AT
-from offsetstream.codec.message_format import SMALLEST_SIZE
+from offsetstream.codec.batches import MAGIC_AT, SMALLEST_SIZE
 from offsetstream.codec.wire import DecodeError
 from offsetstream.stream.monitor.broker_channel import text
 

@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from offsetstream.cluster import connection
-from offsetstream.codec.batch_format import MAGIC, MAGIC_AT, Extent
-from offsetstream.codec.message_format import read_any_format
+from offsetstream.codec.batches import MAGIC, MAGIC_AT, Extent, read_batch
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError
 from offsetstream.stream.monitor.broker_channel import BrokerChannel, Leaders
@@ -102,12 +101,12 @@ def _lost(channel: BrokerChannel, place: Place, start: int, end: int, budget: _B
 def _in_batch(data: bytes, start: int, end: int) -> tuple[int, int, int]:
     """Return the start and the end of a batch, and how many of its offsets in [start, end) have no record."""
     is_old = data[MAGIC_AT] != MAGIC
-    batch = read_any_format(data, with_data=False)
+    batch = read_batch(data, with_data=False)
     base, batch_end = batch.base_offset, batch.next_offset
     if batch.is_control or (not is_old and Extent.of(data).records == batch_end - base):
         return base, batch_end, 0
     start, end = max(start, base), min(end, batch_end)
-    present = sum(start <= record.offset < end for record in read_any_format(data).records)
+    present = sum(start <= record.offset < end for record in read_batch(data).records)
     return base, batch_end, max(0, end - start) - present
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-from offsetstream.codec.group_records import JSON_COLUMNS
+from offsetstream.codec.decoding import JSON_COLUMNS
 from offsetstream.stream.decode import FILTERED
 from offsetstream.tables import record_rows
 from offsetstream.tables.arrow_rows import supported_timestamps

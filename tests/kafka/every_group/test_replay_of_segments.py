@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import read_segments
+from offsetstream.codec.log_segments import find_partitions, read_segments
 from offsetstream.verify.sources import Answers, Row
 from testkit.processes import offsetstream
 from testkit.waiting import await_

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import read_segments
+from offsetstream.codec.log_segments import find_partitions, read_segments
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.tables.lease_wait import is_job_alive
 from offsetstream.tables.lookup import Lookup

@@ -9,7 +9,7 @@ from operator import itemgetter
 from random import Random
 from typing import Any
 
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
+from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.log_cut import cut_log
 from tests.conformance.state_rows import snapshot, without_empty_assignments

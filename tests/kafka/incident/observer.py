@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.batches import LogRecord
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.jvm import CONSUMER_GROUPS, run_tool
 from offsetstream.embedded.kafka import EmbeddedKafka

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from offsetstream.cli.main import main
-from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
+from offsetstream.codec.records import encode_record
 from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, message, write_segment
 
 

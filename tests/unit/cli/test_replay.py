@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from offsetstream.cli.main import main
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, write_segment
 from tests.conformance.release_cases import RELEASE_CASES, UPGRADED
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 from offsetstream.codec import DECODED_SCHEMA
-from offsetstream.codec.group_records import with_embedded_decoded
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.text import jackson
+from offsetstream.codec.embedded_protocols import with_embedded_decoded
+from offsetstream.codec.records import decode_key, decode_value, jackson
 from offsetstream.codec.wire import DecodeError
 
 Row = dict[str, Any]

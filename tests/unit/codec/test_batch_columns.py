@@ -1,4 +1,4 @@
-"""Many batches read at once have the records that `read_batch` and `read_message` find in each of them."""
+"""Many batches read at once have the records that `read_batch` finds in each of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetstream.codec.batch_columns import RECORD_COLUMNS, read_columns
-from offsetstream.codec.batch_format import MAGIC, read_batch
-from offsetstream.codec.message_format import read_message
+from offsetstream.codec.batches import read_batch
 from offsetstream.codec.wire import DecodeError
 from testkit.segments import LOG_APPEND_TIME, batch, message, record
 
@@ -24,7 +23,7 @@ deltas = st.integers(0, 300)
 def one_by_one(batches: Sequence[bytes]) -> list[Row] | None:
     """Return the records as our reader of single batches finds them; None if it refuses one."""
     try:
-        read = [read_batch(data) if data[16] == MAGIC else read_message(data) for data in batches]
+        read = [read_batch(data) for data in batches]
     except DecodeError:
         return None
     return [(each.offset, each.timestamp_ms, each.key, each.value) for part in read for each in part.records]

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from offsetstream.codec import decode_records
-from offsetstream.codec.connect_protocol import decode_connect_assignment, decode_connect_subscription
-from offsetstream.codec.consumer_protocol import (
+from offsetstream.codec.embedded_protocols import (
     decode_assignment,
+    decode_connect_assignment,
+    decode_connect_subscription,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 
 _SUBSCRIPTION = {

@@ -13,8 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec.damaged_segments import find_surviving, read_undamaged
-from offsetstream.codec.log_folders import find_partitions
-from offsetstream.codec.log_segments import Segment, Skip, read_segments
+from offsetstream.codec.log_segments import Segment, Skip, find_partitions, read_segments
 from testkit.examples import examples
 from testkit.segments import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, message, write_segment
 

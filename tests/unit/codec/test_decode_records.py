@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec import DECODED_SCHEMA, decode_records, decoding
-from offsetstream.codec.encode import encode_record, encode_value
+from offsetstream.codec.records import encode_record, encode_value
 from testkit.codec_records import Layout, older_layouts, present_layouts
 from testkit.examples import examples
 from tests.unit.codec.by_record import Record, decode_one

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.consumer_protocol import encode_subscription
-from offsetstream.codec.encode import encode_record, encode_value
-from offsetstream.codec.records import decode_value
+from offsetstream.codec.embedded_protocols import encode_subscription
+from offsetstream.codec.records import decode_value, encode_record, encode_value
 from offsetstream.codec.wire import DecodeError
 
 _KEY = {"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}}

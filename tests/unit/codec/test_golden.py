@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import GROUP_METADATA_FORMATTER, OFFSETS_FORMATTER, kafka_text
 from offsetstream.codec.lines import decode_pair
 from offsetstream.codec.record_layouts import record_types
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import encode_record, jackson
 from offsetstream.codec.wire import DecodeError
 
 _FOLDER = Path(__file__).parent / "golden"

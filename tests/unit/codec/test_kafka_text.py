@@ -4,9 +4,14 @@ import json
 
 import pytest
 
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.kafka_text import OFFSETS_FORMATTER, SHARE_GROUP_FORMATTER, kafka_json, kafka_text
-from offsetstream.codec.scala_text import in_hash_map_order
+from offsetstream.codec.kafka_text import (
+    OFFSETS_FORMATTER,
+    SHARE_GROUP_FORMATTER,
+    in_hash_map_order,
+    kafka_json,
+    kafka_text,
+)
+from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 
 _KEY = {"type": 1, "data": {"group": "g,\n", "topic": "t]", "partition": 0}}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.codec.encode import encode_record
 from offsetstream.codec.lines import decode_line, encode_line, parse_raw_line
+from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 from testkit.codec_records import present_layouts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.codec.log_folders import find_partitions
+from offsetstream.codec.log_segments import find_partitions
 from offsetstream.errors import UsageError
 from testkit.segments import batch, write_segment
 

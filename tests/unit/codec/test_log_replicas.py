@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.codec.log_folders import find_replicas
+from offsetstream.codec.batches import ControlType
 from offsetstream.codec.log_replicas import ReadableLog, cluster_ids, open_logs, topic_names
-from offsetstream.codec.record_batches import ControlType
+from offsetstream.codec.log_segments import find_replicas
 from offsetstream.errors import SegmentError, UsageError
 from testkit.segments import TRANSACTIONAL, batch, marker, write_segment
 

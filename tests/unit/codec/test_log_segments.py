@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from offsetstream.codec import log_segments
+from offsetstream.codec.batches import ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.log_segments import Segment, read_segments
-from offsetstream.codec.record_batches import ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.errors import SegmentError
 from testkit.segments import (
     COMMIT,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from offsetstream.codec.batches import ControlType, LogRecord, RecordBatch
 from offsetstream.codec.read_committed import find_transactions
-from offsetstream.codec.record_batches import ControlType, LogRecord, RecordBatch
 
 
 def data(offset: int, producer: int = -1, *, transactional: bool = False) -> RecordBatch:

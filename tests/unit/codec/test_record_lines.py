@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.record_batches import LogRecord, RecordBatch
-from offsetstream.codec.record_lines import parse_record_line, read_record_lines
+from offsetstream.codec.batches import LogRecord, RecordBatch
+from offsetstream.codec.lines import parse_record_line, read_record_lines
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import LineError
 

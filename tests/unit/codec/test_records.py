@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.codec.encode import encode_record, encode_value
-from offsetstream.codec.readers import JsonObject, WithUnknownTags, message_reader
 from offsetstream.codec.record_layouts import record_types
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.text import jackson
+from offsetstream.codec.records import decode_key, decode_value, encode_record, encode_value, jackson
+from offsetstream.codec.serde import JsonObject, WithUnknownTags, message_reader
 from offsetstream.codec.wire import DecodeError
 from testkit.codec_records import Layout, older_layouts, present_layouts
 

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.consumer_protocol import (
+from offsetstream.codec.embedded_protocols import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from offsetstream.codec.encode import encode_record, encode_value
-from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.records import decode_key, decode_value, encode_record, encode_value
 
 _COMMIT = {"offset": 100, "metadata": "meta", "commitTimestamp": 1234}
 _TOPIC_ID = "MKXx1fIkQy2J9jXHhK8m1w"

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.records import decode_key, decode_value
-from offsetstream.codec.releases import encode_as_release, parse_release
+from offsetstream.codec.records import decode_key, decode_value, encode_as_release, parse_release
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import UsageError
 

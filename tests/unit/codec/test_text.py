@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.codec.text import jackson, java_utf8, uuid_text
+from offsetstream.codec.records import jackson
+from offsetstream.codec.wire import java_utf8, uuid_text
 from offsetstream.java_hash import java_hash
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.encode import encode_key
-from offsetstream.codec.records import decode_key
+from offsetstream.codec.records import decode_key, encode_key
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from tests.conformance.builder import GROUP, TIMESTAMP, classic, classic_member, commit, subscription

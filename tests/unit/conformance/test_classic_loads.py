@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
 from offsetstream.coordinator.coordinator_kind import Coordinator

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.records import decode_value
-from offsetstream.codec.releases import encode_as_release
+from offsetstream.codec.records import decode_value, encode_as_release, encode_record
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.replay.classic_group import classic_group_from_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.consumer_protocol import (
+from offsetstream.codec.embedded_protocols import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

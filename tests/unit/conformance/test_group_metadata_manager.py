@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.records import decode_key
+from offsetstream.codec.records import decode_key, encode_record
 from offsetstream.coordinator.cache import GroupMetadataCache
 from offsetstream.coordinator.client_errors import Errors
 from offsetstream.coordinator.replay.consumer_group import ConsumerGroup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.codec.encode import encode_key
-from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.records import decode_key, decode_value, encode_key
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from offsetstream.coordinator.tombstones import offset_tombstone
 from tests.conformance.builder import GROUP, T1, TIMESTAMP, Pair, classic, consumer_member, current, new

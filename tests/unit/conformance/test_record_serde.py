@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from offsetstream.codec.encode import encode_record
 from offsetstream.codec.record_layouts import record_types
-from offsetstream.codec.records import decode_key, decode_value
+from offsetstream.codec.records import decode_key, decode_value, encode_record
 from offsetstream.codec.wire import DecodeError
 from testkit.codec_records import Layout, present_layouts
 from tests.conformance.builder import new

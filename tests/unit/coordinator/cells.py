@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from offsetstream.codec.encode import encode_record
-from offsetstream.codec.group_records import decode_group_records
+from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import GroupRows, Row
@@ -23,9 +23,9 @@ FOO_0_1 = bytes.fromhex("0003 00000001 0003 666f6f 00000002 00000000 00000001 ff
 def cell(key_type: int, offset: int, value: Mapping[str, Any], *, version: int = 0, **key: str) -> Cell:
     data = {("group" if key_type == 2 else "groupId"): GROUP, **key}
     record = encode_record({"type": key_type, "data": data}, {"version": version, "data": dict(value)})
-    decoded = decode_group_records([record[0]], [record[1]])
-    assert decoded.reasons == {}
-    key_json, value_json = json.loads(str(decoded.key_json[0])), json.loads(str(decoded.value_json[0]))
+    (decoded,) = decode_records([record[0]], [record[1]]).to_pylist()
+    assert decoded["error"] is None
+    key_json, value_json = json.loads(decoded["key_json"]), json.loads(decoded["value_json"])
     timestamp = 1_700_000_000_000 + offset
     return Cell(key_type, key_json["data"], value_json["version"], value_json["data"], offset, timestamp)
 

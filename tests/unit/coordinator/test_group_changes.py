@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from offsetstream.codec.batches import LogRecord
 from offsetstream.codec.decoding import decode_records
-from offsetstream.codec.record_batches import LogRecord
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, UNMERGED, Rule, rules_for
 from offsetstream.errors import UsageError

@@ -7,9 +7,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from offsetstream.codec.encode import encode_record
 from offsetstream.codec.kafka_text import kafka_json, kafka_text
 from offsetstream.codec.lines import decode_line
+from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 from offsetstream.dump.formats import LINE_FORMATS, RAW_SCHEMA, format_batch
 from testkit.codec_records import older_layouts, present_layouts

@@ -6,7 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from offsetstream.codec.encode import encode_record
+from offsetstream.codec.records import encode_record
 from offsetstream.dump.formats import RAW_SCHEMA
 from offsetstream.dump.topic import cut_ranges, text_writer
 

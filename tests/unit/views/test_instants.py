@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from offsetstream.codec.record_batches import RecordBatch
+from offsetstream.codec.batches import RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.coordinator_kind import Coordinator

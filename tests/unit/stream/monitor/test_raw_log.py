@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.codec.batch_format import HEADER_BYTES, MAGIC, read_batch
-from offsetstream.codec.message_format import read_message
+from offsetstream.codec.batches import HEADER_BYTES, read_batch
 from offsetstream.errors import UnreachableError
 from offsetstream.stream.monitor import raw_log
 from offsetstream.stream.monitor.broker_channel import text
@@ -62,7 +61,7 @@ class Leader:
 
 
 def _read(data: bytes) -> Any:
-    return read_message(data) if data[16] < MAGIC else read_batch(data, with_data=False)
+    return read_batch(data, with_data=False)
 
 
 def log_of(leader: Any, epoch: int | None = EPOCH) -> RawLog:

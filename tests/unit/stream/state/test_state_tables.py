@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from offsetstream.codec.record_batches import LogRecord
+from offsetstream.codec.batches import LogRecord
 from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.path_store import PathStore
