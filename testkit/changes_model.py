@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.rows import Cell
 from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import (

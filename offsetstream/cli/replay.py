@@ -21,8 +21,8 @@ from offsetstream.codec.log_segments import read_segments
 from offsetstream.codec.serde import JsonObject
 from offsetstream.control_characters import without_controls
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.log_cut import cut_log
+from offsetstream.coordinator.partitioning import Coordinator
+from offsetstream.coordinator.replay.partition import cut_log
 from offsetstream.coordinator.replay.release_rules import FIRST_RELEASE, LAST_RELEASE, UNMERGED
 from offsetstream.errors import UsageError
 

@@ -24,7 +24,7 @@ from offsetstream.cluster.rights import (
     Right,
     describe_each,
 )
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import NoOffsetsTopicError, UnreachableError
 
 _COORDINATOR_TIMEOUT = 10.0  # seconds

@@ -1,32 +1,101 @@
-"""Build the records that a coordinator writes for its clients, and handle the result of the append."""
+"""What a coordinator writes: its records and tombstones, and what an append's result means for clients.
+
+Errors have Kafka's names. Records: reference 4.9, 5.6, 5.7.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum, auto
 
 from offsetstream.codec.batches import NO_PRODUCER
 from offsetstream.codec.record_layouts import ZERO_UUID
-from offsetstream.codec.records import encode_record
-from offsetstream.coordinator.client_errors import (
-    CLASSIC_COMMIT_ERRORS,
-    CLASSIC_GROUP_ERRORS,
-    NEW_ERRORS,
-    Errors,
-    to_client_error,
-)
-from offsetstream.coordinator.fetch import coordinator_error
-from offsetstream.coordinator.loaded_partitions import LoadedPartitions
-from offsetstream.coordinator.offset_config import OffsetConfig
-from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.codec.records import encode_key, encode_record
+from offsetstream.coordinator.loaded_partitions import OffsetConfig
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, GroupState
+from offsetstream.coordinator.replay.modern_groups import ConsumerGroup, ShareGroup
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata, OffsetsStore, TopicPartition
-from offsetstream.coordinator.replay.partition_replay import Group
+from offsetstream.coordinator.replay.partition import Group
 
 Record = tuple[bytes, bytes | None]
+COMMIT_VERSION = {"classic": 3, "new": 4}  # as 3.9 and 4.1 write them (reference 6)
 _NONE_32, _WITH_EXPIRY = -1, 1
-_COMMIT_VERSION = {"classic": 3, "new": 4}  # as 3.9 and 4.1 write them (reference 6)
 _GROUP_VERSION = 3
+# Key types, in the order in which 4.3.1 writes them: one key per member, target assignment or pattern, or one (None).
+_CONSUMER = (
+    (8, "member"),
+    (7, "target"),
+    (6, None),
+    (5, "member"),
+    (16, "pattern"),
+    (4, None),
+    (3, None),
+)
+_SHARE = ((14, "member"), (13, "target"), (12, None), (10, "member"), (15, None), (11, None))
+_STREAMS = ((22, "member"), (21, "target"), (20, None), (19, "member"), (17, None), (23, None))
+
+
+class Errors(StrEnum):
+    """The part of Kafka's Errors that a coordinator's cache uses."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, *_: object) -> str:
+        return name
+
+    NONE = auto()
+    CORRUPT_MESSAGE = auto()
+    COORDINATOR_LOAD_IN_PROGRESS = auto()
+    COORDINATOR_NOT_AVAILABLE = auto()
+    GROUP_ID_NOT_FOUND = auto()
+    GROUP_SUBSCRIBED_TO_TOPIC = auto()
+    INVALID_COMMIT_OFFSET_SIZE = auto()
+    INVALID_FETCH_SIZE = auto()
+    INVALID_GROUP_ID = auto()
+    KAFKA_STORAGE_ERROR = auto()
+    MESSAGE_TOO_LARGE = auto()
+    NETWORK_EXCEPTION = auto()
+    NON_EMPTY_GROUP = auto()
+    NOT_COORDINATOR = auto()
+    NOT_ENOUGH_REPLICAS = auto()
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = auto()
+    NOT_LEADER_OR_FOLLOWER = auto()
+    OFFSET_METADATA_TOO_LARGE = auto()
+    REBALANCE_IN_PROGRESS = auto()
+    RECORD_LIST_TOO_LARGE = auto()
+    REQUEST_TIMED_OUT = auto()
+    UNKNOWN_SERVER_ERROR = auto()
+    UNKNOWN_TOPIC_OR_PARTITION = auto()
+    UNSTABLE_OFFSET_COMMIT = auto()
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = auto()
+
+
+_TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
+_MOVED = dict.fromkeys((Errors.NOT_LEADER_OR_FOLLOWER, Errors.KAFKA_STORAGE_ERROR), Errors.NOT_COORDINATOR)
+_UNAVAILABLE = dict.fromkeys(
+    (Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NOT_ENOUGH_REPLICAS, Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    Errors.COORDINATOR_NOT_AVAILABLE,
+)
+
+# GroupMetadataManager.storeOffsets and storeGroup (3.9); CoordinatorOperationExceptionHelper (4.3.1).
+CLASSIC_COMMIT_ERRORS: Mapping[Errors, Errors] = (
+    _UNAVAILABLE | _MOVED | dict.fromkeys(_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE)
+)
+CLASSIC_GROUP_ERRORS: Mapping[Errors, Errors] = (
+    _UNAVAILABLE
+    | _MOVED
+    | dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR)
+    | {Errors.REQUEST_TIMED_OUT: Errors.REBALANCE_IN_PROGRESS}
+)
+NEW_ERRORS: Mapping[Errors, Errors] = (
+    dict.fromkeys(
+        (Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NOT_ENOUGH_REPLICAS, Errors.REQUEST_TIMED_OUT),
+        Errors.COORDINATOR_NOT_AVAILABLE,
+    )
+    | _MOVED
+    | dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR)
+    | {Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,53 +122,8 @@ GROUP = TopicPartition("", -1)
 """The key under which the answer to `store_group` is."""
 
 
-def store_offsets(
-    cache: LoadedPartitions, group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata], producer_id: int
-) -> PendingAppend:
-    """See GroupMetadataCache.store_offsets."""
-    partition = cache.partition_for(group.group_id)
-    error = Errors.COORDINATOR_NOT_AVAILABLE if group.state is GroupState.DEAD else Errors.NONE
-    too_large = [
-        topic_partition for topic_partition, commit in offsets.items() if not _is_metadata_valid(commit, cache.config)
-    ]
-    accepted = {
-        topic_partition: commit for topic_partition, commit in offsets.items() if topic_partition not in too_large
-    }
-    error = coordinator_error(cache, group.group_id) if error is Errors.NONE and accepted else error
-    if error is not Errors.NONE:
-        return PendingAppend(partition, (), dict.fromkeys(offsets, error), cache.config, producer_id)
-    too_large_errors = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
-    owner = cache.owner(group.group_id)
-    if not accepted or owner is None:
-        return PendingAppend(partition, (), too_large_errors, cache.config, producer_id)
-    write = _OffsetWrite(
-        group, owner.offsets, accepted, producer_id, NEW_ERRORS if cache.is_new else CLASSIC_COMMIT_ERRORS
-    )
-    write.prepare()
-    version = _COMMIT_VERSION[cache.coordinator]
-    records = tuple(
-        _commit_record(group.group_id, topic_partition, commit, version) for topic_partition, commit in accepted.items()
-    )
-    return PendingAppend(partition, records, too_large_errors, cache.config, producer_id, write.on_append)
-
-
-def store_group(cache: LoadedPartitions, group: ClassicGroup, assignment: Mapping[str, bytes]) -> PendingAppend:
-    """See GroupMetadataCache.store_group."""
-    partition = cache.partition_for(group.group_id)
-    if not cache.is_partition_owned(partition):
-        return PendingAppend(partition, (), {GROUP: Errors.NOT_COORDINATOR}, cache.config)
-    client_errors = NEW_ERRORS if cache.is_new else CLASSIC_GROUP_ERRORS
-    return PendingAppend(
-        partition,
-        (_group_record(group, assignment),),
-        {},
-        cache.config,
-        on_append=lambda error, _: {GROUP: to_client_error(error, client_errors)},
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _OffsetWrite:
+class OffsetWrite:
     """Commits of one group while they are written. A group that is Dead by then ignores the result of the append."""
 
     group: Group
@@ -109,19 +133,21 @@ class _OffsetWrite:
     client_errors: Mapping[Errors, Errors]
 
     def prepare(self) -> None:
+        """Mark the commits as in flight, or as pending in the producer's transaction."""
         if self.producer_id == NO_PRODUCER:
             self.store.for_group(self.group.group_id).in_flight.update(self.commits)
         else:
             self.store.open_transaction(self.producer_id, self.group.group_id).update(self.commits)
 
     def on_append(self, error: Errors, base_offset: int | None) -> Mapping[TopicPartition, Errors]:
+        """Apply the result of the append, and return the clients' answers."""
         if self.group.state is not GroupState.DEAD:
             for index, (topic_partition, commit) in enumerate(self.commits.items()):
                 if error is not Errors.NONE:
                     self._fail(topic_partition, commit)
                 else:
                     self._succeed(topic_partition, commit, -1 if base_offset is None else base_offset, index)
-        return dict.fromkeys(self.commits, to_client_error(error, self.client_errors))
+        return dict.fromkeys(self.commits, self.client_errors.get(error, error))
 
     def _succeed(
         self, topic_partition: TopicPartition, commit: OffsetAndMetadata, base_offset: int, index: int
@@ -147,12 +173,8 @@ class _OffsetWrite:
             del offsets.in_flight[topic_partition]
 
 
-def _is_metadata_valid(commit: OffsetAndMetadata, config: OffsetConfig) -> bool:
-    code_units = len(commit.metadata.encode("utf-16-le", "surrogatepass")) // 2
-    return code_units <= config.offset_metadata_max_bytes
-
-
-def _commit_record(group_id: str, topic_partition: TopicPartition, commit: OffsetAndMetadata, version: int) -> Record:
+def commit_record(group_id: str, topic_partition: TopicPartition, commit: OffsetAndMetadata, version: int) -> Record:
+    """Return the record of a commit, in a version from 1 on."""
     key = {"group": group_id, "topic": topic_partition.topic, "partition": topic_partition.partition}
     epoch = {"leaderEpoch": _NONE_32 if commit.leader_epoch is None else commit.leader_epoch}
     value = {"offset": commit.offset, "metadata": commit.metadata, "commitTimestamp": commit.commit_timestamp_ms}
@@ -165,7 +187,8 @@ def _commit_record(group_id: str, topic_partition: TopicPartition, commit: Offse
     return encode_record({"type": 1, "data": key}, {"version": version, "data": value})
 
 
-def _group_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> Record:
+def group_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> Record:
+    """Return the record of a classic group, with the assignment of each member."""
     timestamp = group.current_state_timestamp_ms
     value = {
         "protocolType": group.protocol_type or "",
@@ -189,3 +212,28 @@ def _group_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> Recor
     }
     key = {"type": 2, "data": {"group": group.group_id}}
     return encode_record(key, {"version": _GROUP_VERSION, "data": value})
+
+
+def offset_tombstone(group_id: str, partition: TopicPartition) -> bytes:
+    """Return the key of the tombstone of a committed offset. Its type is always 1, even for a type 0 commit."""
+    data = {"group": group_id, "topic": partition.topic, "partition": partition.partition}
+    return encode_key({"type": 1, "data": data})
+
+
+def group_tombstones(group: Group) -> list[bytes]:
+    """Return the keys of the tombstones that remove a group, in Kafka's order."""
+    if isinstance(group, ClassicGroup):
+        return [encode_key({"type": 2, "data": {"group": group.group_id}})]
+    order = _CONSUMER if isinstance(group, ConsumerGroup) else _SHARE if isinstance(group, ShareGroup) else _STREAMS
+    patterns = group.resolved_regular_expressions if isinstance(group, ConsumerGroup) else ()
+    parts: dict[str | None, list[dict[str, str]]] = {
+        None: [{}],
+        "member": [{"memberId": member_id} for member_id in sorted(group.members)],
+        "target": [{"memberId": member_id} for member_id in sorted(group.target_assignment)],
+        "pattern": [{"regularExpression": pattern} for pattern in sorted(patterns)],
+    }
+    return [
+        encode_key({"type": key_type, "data": {"groupId": group.group_id} | more})
+        for key_type, per in order
+        for more in parts[per]
+    ]

@@ -11,10 +11,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.modern_groups import MemberCache
-from offsetstream.coordinator.rows import AssignmentKey, Assignments, GroupRows, NamedPartitions, Row, merge_by_key
+from offsetstream.coordinator.rows import (
+    AssignmentKey,
+    Assignments,
+    Cell,
+    GroupRows,
+    NamedPartitions,
+    Row,
+    merge_by_key,
+)
 
 CellKey = tuple[int, str]  # key type, and the key as Kafka's JSON
 _RECORD_COLUMNS = ("record_offset", "record_timestamp_ms")  # a later record may repeat the same content

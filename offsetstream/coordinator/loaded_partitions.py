@@ -4,26 +4,67 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
 from offsetstream.codec.batches import RecordBatch
 from offsetstream.codec.serde import JsonObject
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.load_results import LoadResult, UnloadResult
-from offsetstream.coordinator.offset_config import OffsetConfig
-from offsetstream.coordinator.ownership import Ownership
-from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.classic_load import ClassicLoad
-from offsetstream.coordinator.replay.group_states import GroupState
-from offsetstream.coordinator.replay.new_replay import NewReplay
+from offsetstream.coordinator.partitioning import Coordinator, partition_for
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, GroupState
 from offsetstream.coordinator.replay.offsets import GroupOffsets
-from offsetstream.coordinator.replay.partition_replay import Group, OnBadRecord, PartitionReplay
+from offsetstream.coordinator.replay.partition import ClassicLoad, Group, NewReplay, OnBadRecord, PartitionReplay
 from offsetstream.coordinator.replay.release_rules import LAST_RELEASE, rules_for
-from offsetstream.coordinator.snapshot import describe_groups, describe_offsets
 from offsetstream.errors import ReplayError, UsageError
 
 OnGroup: TypeAlias = Callable[[Group], None]
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetConfig:
+    """Kafka's OffsetConfig, with the names of the broker settings. Sizes are bytes, times milliseconds.
+
+    `offset_metadata_max_bytes` is a limit of UTF-16 code units, despite its name (reference 4.9). A load buffer that is
+    too small grows, as in a broker. Compression, timeout and acks are for whoever appends the records.
+    """
+
+    offsets_topic_num_partitions: int = 50
+    offsets_load_buffer_size: int = 5 * 1024 * 1024
+    offsets_topic_compression_type: str = "none"
+    offsets_commit_timeout_ms: int = 5000
+    offsets_commit_required_acks: int = -1
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * _DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The result of a load, or of a replay of later records.
+
+    `status` is `ignored` if the epoch is too old or the partition is already owned. `error` is why the load failed.
+    `problem` is what a classic broker logs as an error after it has published everything (reference 4.7 item 5).
+    `records`, `size` (bytes) and `buffer_size` (bytes of the load buffer) say what was read; `groups` and `offsets`
+    count what the partition has afterwards. `skipped` has the offset of each skipped record, with the reason.
+    """
+
+    status: Literal["loaded", "failed", "ignored"]
+    error: str | None = None
+    problem: str | None = None
+    records: int = 0
+    size: int = 0
+    buffer_size: int = 0
+    groups: int = 0
+    offsets: int = 0
+    skipped: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadResult:
+    """The result of an unload: the counts that a broker logs. If the epoch was too old, nothing was removed."""
+
+    is_accepted: bool
+    groups: int = 0
+    offsets: int = 0
 
 
 class LoadedPartitions:
@@ -196,9 +237,22 @@ class LoadedPartitions:
             offsets = [item for replay in self._partitions.values() for item in replay.offsets.items()]
         else:
             offsets = [(group_id, owner.offsets.for_group(group_id)) for group_id, owner in self._cached.items()]
+        groups = sorted(self.current_groups(), key=lambda group: group.group_id)
         return {
-            "groups": describe_groups(self.current_groups(), topic_names or {}),
-            "offsets": describe_offsets(offsets),
+            "groups": [group.describe(topic_names or {}) for group in groups],
+            "offsets": [
+                {
+                    "group_id": group_id,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "offset": commit.offset,
+                    "leader_epoch": commit.leader_epoch,
+                    "metadata": commit.metadata,
+                    "commit_timestamp": commit.commit_timestamp_ms,
+                }
+                for group_id, group_offsets in sorted(offsets, key=lambda item: item[0])
+                for partition, commit in sorted(group_offsets.committed.items())
+            ],
         }
 
     def _empty(self) -> PartitionReplay:
@@ -239,3 +293,55 @@ class LoadedPartitions:
     @staticmethod
     def _offsets_in(owner: PartitionReplay, group_id: str) -> GroupOffsets:
         return owner.offsets.groups.get(group_id) or GroupOffsets()
+
+
+class Ownership:
+    """The partitions that are loading, owned (ACTIVE in the new coordinator) or failed, and their epochs.
+
+    The classic coordinator accepts the same epoch again, keeps the epoch of an unloaded partition, and owns a partition
+    even if its load failed. The new one requires a higher epoch, forgets the epoch at unload, and keeps a failed
+    partition as such.
+    """
+
+    def __init__(self, *, is_new: bool) -> None:
+        self._is_new = is_new
+        self.loading: set[int] = set()
+        self.owned: set[int] = set()
+        self.failed: set[int] = set()
+        self.epochs: dict[int, int] = {}
+
+    def start_load(self, partition: int, epoch: int) -> bool:
+        """Start a load. False if the epoch is too old, or the partition is already owned or loading."""
+        if not self._accept(partition, epoch) or partition in self.owned | self.loading:
+            return False
+        self.failed.discard(partition)
+        self.loading.add(partition)
+        return True
+
+    def end_load(self, partition: int) -> None:
+        """Own a partition after all its records were replayed."""
+        self.loading.discard(partition)
+        self.owned.add(partition)
+
+    def fail(self, partition: int) -> None:
+        """Drop a partition whose replay failed. A classic coordinator then owns it, empty."""
+        self.loading.discard(partition)
+        self.owned.discard(partition)
+        (self.failed if self._is_new else self.owned).add(partition)
+
+    def unload(self, partition: int, epoch: int | None) -> bool:
+        """Give up a partition. False if the epoch is too old. Without an epoch (StopReplica) it always succeeds."""
+        if epoch is not None and not self._accept(partition, epoch):
+            return False
+        for partitions in (self.loading, self.owned, self.failed):
+            partitions.discard(partition)
+        if self._is_new:
+            self.epochs.pop(partition, None)
+        return True
+
+    def _accept(self, partition: int, epoch: int) -> bool:
+        known_epoch = self.epochs.get(partition)
+        if known_epoch is not None and (epoch <= known_epoch if self._is_new else epoch < known_epoch):
+            return False
+        self.epochs[partition] = epoch
+        return True

@@ -1,8 +1,13 @@
-"""Compute the offsets partition of a group: Kafka's `partitionFor` (reference 7)."""
+"""The offsets partition of a group: Kafka's `partitionFor` (reference 7). Imports little: look-ups need it first."""
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from offsetstream.java_hash import java_hash
+
+Coordinator: TypeAlias = Literal["classic", "new"]
+"""The two group coordinators of Kafka brokers. They differ in the groups and offsets that they have (reference 5.9)."""
 
 _INT_MIN = -(2**31)
 

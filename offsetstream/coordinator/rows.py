@@ -1,7 +1,8 @@
-"""The rows of one group in `groups` and the three tables of its members, as plain dictionaries.
+"""The cells of a group, and the rows that are derived from them: in `groups` and the three tables of its members.
 
-They have the tables' columns, except those that depend on the record's place in the log (`offsets_partition`, `log_id`,
-`in_coordinator_partition`). Timestamps are milliseconds since 1970, in `record_timestamp_ms` and `state_timestamp_ms`.
+Rows are plain dictionaries. They have the tables' columns, except those that depend on the record's place in the log
+(`offsets_partition`, `log_id`, `in_coordinator_partition`). Timestamps are milliseconds since 1970, in
+`record_timestamp_ms` and `state_timestamp_ms`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from offsetstream.coordinator.cells import Cell
 
 Row = dict[str, Any]
 
@@ -70,6 +69,34 @@ AssignmentKey = tuple[str, str | None, str | None, str | None]
 Partitions = Mapping[int, int | None]  # partition to assignment_epoch
 NamedPartitions = tuple[str | None, Partitions]  # topic name, partitions
 PARTITION_COLUMNS = ("partition", "assignment_epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The last record of one key, unless it is a tombstone. A group is derived from its cells.
+
+    `key_type` is the first number of the key (reference 1.1). `key` and `value` are the data of Kafka's own JSON
+    (reference 8.2: bytes as base64; a tagged field that equals its default is absent). `record_offset` is the record's
+    offset in its offsets partition, `record_timestamp_ms` its timestamp in milliseconds since 1970.
+    """
+
+    key_type: int
+    key: dict[str, Any]
+    value_version: int
+    value: dict[str, Any]
+    record_offset: int
+    record_timestamp_ms: int | None
+
+    @property
+    def member_id(self) -> str:
+        """The member id in the key. Raises KeyError if the key has none."""
+        member_id: str = self.key["memberId"]
+        return member_id
+
+
+def latest(cells: Iterable[Cell]) -> Cell:
+    """Return the cell whose record is the last in the log. Raises ValueError if there is none."""
+    return max(cells, key=lambda cell: cell.record_offset)
 
 
 @dataclass(frozen=True, slots=True)

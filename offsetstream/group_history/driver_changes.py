@@ -9,8 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.coordinator.reduction import GROUP
-from offsetstream.group_history.decoding import COLUMNS, ORDER, changes_of
-from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
+from offsetstream.group_history.decoding import (
+    BEFORE_SPAN,
+    COLUMNS,
+    IN_SPAN,
+    ORDER,
+    Decoding,
+    Spans,
+    changes_of,
+    within,
+)
 from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
 from offsetstream.tables.names import GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel

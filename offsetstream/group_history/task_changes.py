@@ -13,8 +13,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from offsetstream.coordinator.reduction import GROUP
-from offsetstream.group_history.decoding import COLUMNS, ORDER, changes_of
-from offsetstream.group_history.spans import BEFORE_SPAN, IN_SPAN, Decoding, Spans, within
+from offsetstream.group_history.decoding import (
+    BEFORE_SPAN,
+    COLUMNS,
+    IN_SPAN,
+    ORDER,
+    Decoding,
+    Spans,
+    changes_of,
+    within,
+)
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
 from offsetstream.tables.tally import LOG
 from offsetstream.tables.task_rows import TaskRows

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from offsetstream.group_history.spans import IN_SPAN, Decoding, Span, Spans, within
+from offsetstream.group_history.decoding import IN_SPAN, Decoding, Span, Spans, within
 from offsetstream.group_history.task_changes import changes_in_tasks, recorded
 from offsetstream.maintenance.maintain import require_complete
 from offsetstream.tables.arrow_rows import with_constant_columns

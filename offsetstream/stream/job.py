@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from offsetstream.cluster.client import Cluster, readable_partitions, sees_all_topics
 from offsetstream.cluster.properties import librdkafka_config
 from offsetstream.cluster.rights import TOPIC_NAMES
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.embedded.file_names import require_java_in_utf8
 from offsetstream.errors import (
     LostPartError,

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import DamagedTableError, TablesError
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.rows import Cell
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.plain_rows import Rows
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsetstream.group_history.decoding import IN_SPAN, UP_TO_END, Decoding, Span, Spans, within
 from offsetstream.group_history.driver_changes import STORED, changes_on_driver, decoding_rows
-from offsetstream.group_history.spans import IN_SPAN, UP_TO_END, Decoding, Span, Spans, within
 from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.checksum import row_hashes
 from offsetstream.tables.derived import cell_of

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import GROUP_KEY_TYPES
-from offsetstream.coordinator.rows import Row
+from offsetstream.coordinator.rows import Cell, Row
 from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.names import RECORDS as GROUP_RECORDS

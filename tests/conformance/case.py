@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsetstream.codec.batches import RecordBatch
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 
 BOTH: tuple[Coordinator, ...] = ("classic", "new")
 CLASSIC: tuple[Coordinator, ...] = ("classic",)

@@ -10,8 +10,8 @@ import pyarrow as pa
 from offsetstream.codec import decode_records
 from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.codec.read_committed import find_transactions
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.groups import GroupRows, derive_group
+from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import (
     COMMIT_CELL,
     GROUP_CELL,
@@ -19,6 +19,7 @@ from offsetstream.coordinator.reduction import (
     last_record_per_cell,
     new_coordinator_keeps,
 )
+from offsetstream.coordinator.rows import GroupRows
 from offsetstream.tables.derived import cell_of
 from tests.conformance.state_rows import snapshot
 

@@ -27,8 +27,7 @@ from offsetstream.codec.lines import read_record_lines
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.group_history.decoding import decoded_changes
-from offsetstream.group_history.spans import Span
+from offsetstream.group_history.decoding import Span, decoded_changes
 from offsetstream.tables.names import COMMITS, DECODED_TABLES
 from offsetstream.tables.plain_rows import flat_rows
 from testkit.live_logs import create_topic, write

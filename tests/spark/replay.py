@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.groups import Cell, GroupRows, derive_group
-from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.partitioning import Coordinator, partition_for
+from offsetstream.coordinator.rows import Cell, GroupRows
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from offsetstream.codec.batches import LogRecord
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.stream.apply.log_pass import pass_on_driver, pass_over
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.decode import decode, with_value_offsets

@@ -12,8 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.codec.records import encode_record
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.coordinator.partitioning import Coordinator, partition_for
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.decode import decode, with_value_offsets
 from offsetstream.stream.state import state_tables

@@ -1,21 +1,50 @@
-"""A classic group (Kafka's GroupMetadata and ClassicGroup), and how its one record is read (reference 4.6, 5.5)."""
+"""A classic group (Kafka's GroupMetadata and ClassicGroup), and how its one record is read (reference 4.6, 5.5).
+
+Also the states of groups of all types, named as in Kafka's Admin API.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from offsetstream.codec.embedded_protocols import decode_assignment, decode_subscription
 from offsetstream.codec.serde import JsonObject
 from offsetstream.codec.wire import DecodeError
-from offsetstream.coordinator.expiration import ExpirationBase, since_commit
-from offsetstream.coordinator.replay.group_states import CLASSIC_VALID_PREVIOUS_STATES, GroupState
+from offsetstream.coordinator.replay.offsets import ExpirationBase, since_commit
 from offsetstream.errors import IllegalStateError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 # A broker reads every subscription as version 0, because all versions start with its fields (reference 3.1).
 _READ_AS_VERSION_0 = b"\0\0"
+
+
+class GroupState(StrEnum):
+    """All group states of Kafka's Admin API. Which of them a group can have depends on its type."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+
+_PREPARING, _COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
+_STABLE, _DEAD, _EMPTY = GroupState.STABLE, GroupState.DEAD, GroupState.EMPTY
+
+_VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
+    _PREPARING: frozenset({_STABLE, _COMPLETING, _EMPTY}),
+    _COMPLETING: frozenset({_PREPARING}),
+    _STABLE: frozenset({_COMPLETING}),
+    _DEAD: frozenset({_STABLE, _PREPARING, _COMPLETING, _EMPTY, _DEAD}),
+    _EMPTY: frozenset({_PREPARING}),
+}
+"""For each state of a classic group, the states that it may follow (reference 9.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +122,7 @@ class ClassicGroup:
 
     def transition_to(self, state: GroupState, now_ms: int | None = None) -> None:
         """Change the state. Raises IllegalStateError if the new state may not follow the current one."""
-        if self.state not in CLASSIC_VALID_PREVIOUS_STATES.get(state, ()):
+        if self.state not in _VALID_PREVIOUS_STATES.get(state, ()):
             raise IllegalStateError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
         self.state = state
         self.current_state_timestamp_ms = now_ms

@@ -1,10 +1,13 @@
-"""The committed offsets of groups, their commits in flight, and the pending commits of open transactions."""
+"""The committed offsets of groups, their commits in flight, and the pending commits of open transactions.
+
+Also when a committed offset expires (reference 4.11, 5.6, KIP-211).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from offsetstream.codec.record_layouts import ZERO_UUID
 from offsetstream.codec.serde import JsonObject
@@ -43,6 +46,22 @@ class OffsetAndMetadata:
         if self.record_offset is None or other.record_offset is None:
             raise IllegalStateError("a commit that was not appended has no offset in the log")
         return self.record_offset < other.record_offset
+
+    def is_expired(self, base_ms: int, now_ms: int, retention_ms: int) -> bool:
+        """Whether it is expired: at its expiry time it is (OffsetExpirationConditionImpl).
+
+        Only a commit whose client asked for it has an expiry of its own. For others, the retention starts at `base_ms`.
+        """
+        return now_ms >= (base_ms + retention_ms if self.expire_timestamp_ms is None else self.expire_timestamp_ms)
+
+
+ExpirationBase: TypeAlias = Callable[[OffsetAndMetadata], int]
+"""From a commit to the time from which its retention counts: its commit, or when its group became Empty."""
+
+
+def since_commit(commit: OffsetAndMetadata) -> int:
+    """Return the commit's time. It is the base for all groups but Empty ones that once had members."""
+    return commit.commit_timestamp_ms
 
 
 def offset_from_value(value: JsonObject, record_offset: int) -> OffsetAndMetadata:

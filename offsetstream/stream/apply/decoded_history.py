@@ -13,9 +13,8 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from offsetstream.group_history.decoding import Decoding, Span, Spans, spans_where, stored_tails, until_complete_steps
 from offsetstream.group_history.driver_changes import DriverChangeWriter, placed
-from offsetstream.group_history.incomplete_steps import stored_tails, until_complete_steps
-from offsetstream.group_history.spans import Decoding, Span, Spans, spans_where
 from offsetstream.group_history.task_changes import TaskChangeWriter
 from offsetstream.stream.apply.history import history_positions
 from offsetstream.stream.decode import is_commit

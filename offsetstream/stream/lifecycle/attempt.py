@@ -13,7 +13,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.cluster.rights import OFFSETS_TOPIC
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import DoubledRowsError, UnreachableError
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.settings.kinds import length_of

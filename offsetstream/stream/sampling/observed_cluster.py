@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from offsetstream.cluster.log_ends import LogEnds
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import UnauthorisedError
 from offsetstream.tables.names import CLUSTER
 from offsetstream.tables.small_tables import overwrite_rows

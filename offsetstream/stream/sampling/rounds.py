@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPartitionKey
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.observed_cluster import ObservedCluster
 from offsetstream.stream.sampling.positions import Positions

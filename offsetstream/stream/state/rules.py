@@ -13,8 +13,8 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.reduction import group_facts, last_record_per_cell, new_coordinator_keeps
+from offsetstream.coordinator.rows import Cell
 from offsetstream.tables.arrow_rows import conform, of_groups, partition_numbers, renamed
 from offsetstream.tables.derived import GROUP_CONSTANTS, cell_of, rows_of_group
 from offsetstream.tables.merge import DELETED

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import GROUP
 from offsetstream.stream.decode import few_tasks
 from offsetstream.stream.state.homes import find_homes

@@ -11,7 +11,7 @@ from typing import Any
 
 from offsetstream.codec.batches import LogRecord, RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.log_cut import cut_log
+from offsetstream.coordinator.replay.partition import cut_log
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.kafka.incident.book import Book
 from tests.reliability.truth import Records

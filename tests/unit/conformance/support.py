@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from offsetstream.codec.records import decode_key
-from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.deletion import Removal
-from offsetstream.coordinator.offset_config import OffsetConfig
-from offsetstream.coordinator.replay.classic_group import ClassicGroup, ClassicMember
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.cache import GroupMetadataCache, Removal
+from offsetstream.coordinator.loaded_partitions import OffsetConfig
+from offsetstream.coordinator.partitioning import Coordinator
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, ClassicMember, GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata, TopicPartition
 from tests.conformance.builder import GROUP, TIMESTAMP, Log, Pair, commit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from tests.conformance.case import Case
 from tests.conformance.cases import CASES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offsetstream.coordinator.appends import Errors
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.client_errors import Errors
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from tests.conformance.builder import GROUP, Log
 from tests.unit.conformance.support import BAR_0, FOO_0, FOO_1, OFFSET, cache_of, committed, group_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from offsetstream.errors import IllegalStateError
 from tests.conformance.builder import (

@@ -8,10 +8,9 @@ import pytest
 
 from offsetstream.codec.records import decode_value
 from offsetstream.coordinator.appends import GROUP as GROUP_ANSWER
+from offsetstream.coordinator.appends import Errors
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, GroupState
 from tests.conformance.builder import FIXTURE, GROUP, Log, classic, classic_member, commits
 from tests.unit.conformance.support import cache_of, group_of, member, rebalance
 

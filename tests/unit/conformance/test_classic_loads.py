@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from offsetstream.codec.batches import RecordBatch
+from offsetstream.coordinator.appends import Errors
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.coordinator_kind import Coordinator
-from offsetstream.coordinator.offset_config import OffsetConfig
+from offsetstream.coordinator.loaded_partitions import OffsetConfig
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
 from offsetstream.errors import UsageError
 from tests.conformance.builder import (

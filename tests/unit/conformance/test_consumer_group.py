@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from offsetstream.codec.records import decode_key
+from offsetstream.coordinator.appends import group_tombstones
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.replay.classic_group import GroupState
+from offsetstream.coordinator.replay.modern_groups import ConsumerGroup
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
-from offsetstream.coordinator.tombstones import group_tombstones
 from tests.conformance.builder import (
     GROUP,
     T1,

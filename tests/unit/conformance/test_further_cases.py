@@ -7,9 +7,9 @@ import pytest
 from offsetstream.codec.records import decode_value
 from offsetstream.codec.wire import DecodeError
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
+from offsetstream.coordinator.replay.modern_groups import ConsumerGroup
 from tests.conformance.builder import GROUP, T1, Log, classic, classic_member, commit, commits, subscription
 from tests.conformance.case import BOTH
 from tests.unit.conformance.support import cache_of, group_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.codec.records import decode_key
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.appends import Errors
+from offsetstream.coordinator.replay.classic_group import GroupState
 from tests.conformance.builder import (
     GROUP,
     TIMESTAMP,

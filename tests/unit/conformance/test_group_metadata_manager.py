@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from offsetstream.codec.records import decode_key, encode_record
+from offsetstream.coordinator.appends import Errors
 from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.replay.consumer_group import ConsumerGroup
-from offsetstream.coordinator.replay.group_states import GroupState
-from offsetstream.coordinator.replay.share_group import ShareGroup
-from offsetstream.coordinator.replay.streams_group import StreamsGroup
+from offsetstream.coordinator.replay.classic_group import GroupState
+from offsetstream.coordinator.replay.modern_groups import ConsumerGroup, ShareGroup, StreamsGroup
 from tests.conformance.builder import (
     GROUP,
     T1,

@@ -6,9 +6,8 @@ from itertools import product
 
 import pytest
 
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.replay.classic_group import ClassicGroup
-from offsetstream.coordinator.replay.group_states import GroupState
+from offsetstream.coordinator.appends import Errors
+from offsetstream.coordinator.replay.classic_group import ClassicGroup, GroupState
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from offsetstream.errors import IllegalStateError
 from tests.conformance.builder import GROUP, TIMESTAMP, Log, commits, subscription

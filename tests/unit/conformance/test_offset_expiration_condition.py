@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.coordinator.expiration import expires_at_ms, is_expired
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 
 KAFKA_CLASS = "OffsetExpirationConditionImplTest"
@@ -23,5 +22,4 @@ KAFKA_CLASS = "OffsetExpirationConditionImplTest"
 )
 def test_is_offset_expired(expiry: int | None, now: int, expired: bool) -> None:
     commit = OffsetAndMetadata(1, "", 5, expire_timestamp_ms=expiry)
-    assert is_expired(commit, 500, now, 1000) == expired
-    assert (now >= expires_at_ms(commit, 500, 1000)) == expired
+    assert commit.is_expired(500, now, 1000) == expired

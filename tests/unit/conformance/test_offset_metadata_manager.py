@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.codec.records import decode_value
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.fetch import PartitionData
+from offsetstream.coordinator.appends import Errors
+from offsetstream.coordinator.cache import PartitionData
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
 from tests.conformance.builder import (
     GROUP,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.coordinator.cache import GroupMetadataCache
-from offsetstream.coordinator.client_errors import Errors
-from offsetstream.coordinator.deletion import Removal
+from offsetstream.coordinator.appends import Errors
+from offsetstream.coordinator.cache import GroupMetadataCache, Removal
 from tests.conformance.builder import (
     GROUP,
     T1,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsetstream.codec.records import decode_key, decode_value, encode_key
+from offsetstream.coordinator.appends import offset_tombstone
 from offsetstream.coordinator.replay.offsets import OffsetAndMetadata
-from offsetstream.coordinator.tombstones import offset_tombstone
 from tests.conformance.builder import GROUP, T1, TIMESTAMP, Pair, classic, consumer_member, current, new
 from tests.conformance.case import BOTH
 from tests.unit.conformance.support import FOO_0, cache_of, group_of, member, rebalance

@@ -9,9 +9,8 @@ from typing import Any
 
 from offsetstream.codec.decoding import decode_records
 from offsetstream.codec.records import encode_record
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.rows import GroupRows, Row
+from offsetstream.coordinator.rows import Cell, GroupRows, Row
 
 GROUP = "g"
 T1 = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from testkit.examples import examples
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History, histories

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.batches import LogRecord
 from offsetstream.codec.decoding import decode_records
-from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.group_history.decoding import decoded_changes
-from offsetstream.group_history.spans import Span
+from offsetstream.group_history.decoding import Span, decoded_changes
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
 from offsetstream.tables.plain_rows import flat_rows

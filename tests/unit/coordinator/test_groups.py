@@ -2,9 +2,8 @@
 
 import random
 
-from offsetstream.coordinator.cells import Cell
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.rows import GROUP_COLUMNS, MEMBER_COLUMNS, SUBSCRIPTION_COLUMNS
+from offsetstream.coordinator.rows import GROUP_COLUMNS, MEMBER_COLUMNS, SUBSCRIPTION_COLUMNS, Cell
 from offsetstream.tables.schema import load_schema
 from tests.unit.coordinator.cells import (
     GROUP,

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.rows import Cell
 from tests.unit.coordinator.cells import (
     T1,
     T2,

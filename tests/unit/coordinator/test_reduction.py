@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import (
     COMMIT_KEY_TYPES,
     GROUP_KEY_TYPES,

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from offsetstream.codec.batches import RecordBatch
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.coordinator.cells import Cell
-from offsetstream.coordinator.coordinator_kind import Coordinator
 from offsetstream.coordinator.group_changes import GroupRecord, GroupTimeline, changes_by_step
-from offsetstream.coordinator.log_cut import cut_log
+from offsetstream.coordinator.partitioning import Coordinator
+from offsetstream.coordinator.replay.partition import cut_log
+from offsetstream.coordinator.rows import Cell
 from offsetstream.tables.plain_rows import flat_rows
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant

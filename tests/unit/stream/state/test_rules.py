@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from offsetstream.coordinator.cells import Cell
+from offsetstream.coordinator.rows import Cell
 from offsetstream.stream.state.rules import GroupKey, derived_tables, offsets_only_groups
 from offsetstream.tables import row_pieces
 from offsetstream.tables.derived import rows_of_group

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec.batches import LogRecord
-from offsetstream.coordinator.coordinator_kind import Coordinator
+from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.record_rows import decode_on_driver
