@@ -187,7 +187,7 @@ def show_or_execute(output: Output, operator: Operator, live: Session, plan: Pla
 
 
 def _folder(operator: Operator) -> Path:
-    from offsetstream.operations.snapshot import default_folder  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import default_folder  # noqa: PLC0415 - slow
     from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - slow
 
     return Path(operator.snapshots) if operator.snapshots else default_folder(parse_tables(operator.tables))
@@ -195,7 +195,7 @@ def _folder(operator: Operator) -> Path:
 
 def snapshot_path(operator: Operator, named: str | None) -> Path:
     """Return the named snapshot, else the newest one."""
-    from offsetstream.operations.snapshot import newest_snapshot  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import newest_snapshot  # noqa: PLC0415 - slow
 
     return Path(named) if named else newest_snapshot(_folder(operator))
 

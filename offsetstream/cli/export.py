@@ -114,9 +114,9 @@ def _timed_lines(
     if bootstrap_server is None:
         raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
     from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
+    from offsetstream.operations.moves import record_times_of  # noqa: PLC0415 - likewise
     from offsetstream.operations.offset_file import HEADING, csv_lines  # noqa: PLC0415 - likewise
     from offsetstream.operations.past_offsets import require_same_topics  # noqa: PLC0415 - likewise
-    from offsetstream.operations.timestamps import record_times_of  # noqa: PLC0415 - likewise
     from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)

@@ -66,7 +66,7 @@ def import_offsets(
     output, operator = output_of(options), Operator.of(options)
     if same_log == (translate is not None):
         raise click.UsageError("say how the offsets of both clusters correspond: --same-log, or --translate timestamp")
-    from offsetstream.operations.import_offsets import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
+    from offsetstream.operations.moves import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
     from offsetstream.operations.offset_file import read_offset_file  # noqa: PLC0415 - likewise
 
     offset_file = read_offset_file(file, sorted(set(group)))

@@ -110,8 +110,12 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
 
 def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
     from offsetstream.operations.offset_file import by_group  # noqa: PLC0415 - slow
-    from offsetstream.operations.reset import plan_reset, recreation_objections, without_epochs  # noqa: PLC0415 - slow
-    from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import (  # noqa: PLC0415 - slow
+        Target,
+        plan_reset,
+        recreation_objections,
+        without_epochs,
+    )
 
     group_ids = sorted(set(group))
     if word == "at":
@@ -139,7 +143,7 @@ def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope,
 
 
 def _target(word: str, value: Any) -> Any:
-    from offsetstream.operations.targets import Target  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import Target  # noqa: PLC0415 - slow
 
     # No record is older than 1970: a time before means the first record.
     if word == "by_duration":

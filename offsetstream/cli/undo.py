@@ -42,8 +42,7 @@ def undo(*, snapshot: str | None, topic: tuple[str, ...], **options: Any) -> Non
     """Undo a reset, an import or a deletion, from its snapshot. This is a dry run unless you give --execute."""
     output, operator = output_of(options), Operator.of(options)
     from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
-    from offsetstream.operations.snapshot import read_snapshot  # noqa: PLC0415 - slow
-    from offsetstream.operations.undo import plan_undo  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import plan_undo, read_snapshot  # noqa: PLC0415 - slow
 
     scope = Scope(parse_topics(topic), all_topics=not topic)
     path = snapshot_path(operator, snapshot)

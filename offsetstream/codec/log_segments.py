@@ -88,18 +88,16 @@ def find_replicas(places: Sequence[str | Path]) -> list[LogPartition]:
 
 
 def _found(places: Sequence[str | Path]) -> list[LogPartition]:
-    return sorted((each for place in places for each in _partitions_at(Path(place))), key=_order)
-
-
-def _order(partition: LogPartition) -> int:
-    return -1 if partition.number is None else partition.number
+    found = (each for place in places for each in _partitions_at(Path(place)))
+    return sorted(found, key=lambda partition: -1 if partition.number is None else partition.number)
 
 
 def _partitions_at(place: Path) -> list[LogPartition]:
     try:
         if not place.is_dir():
             return [LogPartition(_number(place.resolve().parent), (_segment(place),), place)]
-        folders = [place] if _segments(place) else list(filter(_is_partition, place.rglob(_OFFSETS_PARTITION)))
+        below = (path for path in place.rglob(_OFFSETS_PARTITION) if _number(path) is not None and path.is_dir())
+        folders = [place] if _segments(place) else list(below)
         found = [LogPartition(_number(folder.resolve()), _segments(folder), folder) for folder in folders]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -107,10 +105,6 @@ def _partitions_at(place: Path) -> list[LogPartition]:
     if not found:
         raise UsageError(f"{place} has no log segments: {_ADVICE}")
     return found
-
-
-def _is_partition(path: Path) -> bool:
-    return _number(path) is not None and path.is_dir()
 
 
 def _number(folder: Path) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -11,11 +12,41 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from offsetstream.metrics.families import job_families
-from offsetstream.metrics.replay_position import ReplayPosition
 from offsetstream.tables.names import RECORD_TABLES, UNDECODABLE, LoadState
 from offsetstream.version import __version__
 
 _BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+@dataclass(frozen=True)
+class ReplayPosition:
+    """The position of the replay, in the numbers for metrics and health checks.
+
+    Counts of offsets partitions (`by_state`: by load_state, empty until the topic is known) and records.
+    """
+
+    by_state: Mapping[str, int] = field(default_factory=dict)
+    leaderless: int = 0
+    behind_records: int = 0
+    behind_seconds: float = 0.0
+    blocked: int = 0
+    blocked_records: int = 0
+    hanging: int = 0
+
+    @property
+    def partitions(self) -> int:
+        """Number of offsets partitions of the topic."""
+        return sum(self.by_state.values())
+
+    @property
+    def owned(self) -> int:
+        """Number of loaded offsets partitions: the tables have all their applied records."""
+        return self.by_state.get("owned", 0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all offsets partitions are loaded."""
+        return 0 < self.owned == self.partitions
 
 
 class JobMetrics:

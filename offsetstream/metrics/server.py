@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from offsetstream.errors import UsageError
-from offsetstream.metrics.replay_position import ReplayPosition
+from offsetstream.metrics.job_metrics import ReplayPosition
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -12,7 +12,7 @@ from offsetstream.errors import OffsetstreamError
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.plan import CHANGED as CHANGED_GROUP
 from offsetstream.operations.plan import Change, Objection, Plan
-from offsetstream.operations.snapshot import Snapshot, write_snapshot
+from offsetstream.operations.undo import Snapshot, write_snapshot
 
 NOT_DONE, CHANGED = "not done", "the group changed since the plan was made"
 

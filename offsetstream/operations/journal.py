@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from offsetstream.errors import OffsetstreamError, TablesError, TakenGroupError
 from offsetstream.operations.plan import Plan
-from offsetstream.operations.snapshot import change_to_json
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
 from offsetstream.tables.lease_holder import here, is_known_dead
@@ -87,7 +86,7 @@ class Journal:
 
     def started(self, plan: Plan, snapshot: str) -> None:
         """Write the row that says that the operation starts. Call it before the first change."""
-        changes = json.dumps([change_to_json(each) for each in plan.changes], ensure_ascii=False)
+        changes = json.dumps([each.to_json() for each in plan.changes], ensure_ascii=False)
         row = self._row(plan, STARTED, snapshot=_utf8(snapshot), changes=changes)
         self._commit(lambda rows: [row | self._mine() for _ in self._held(rows)])
 

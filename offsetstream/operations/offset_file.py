@@ -11,7 +11,6 @@ from pathlib import Path
 
 from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.errors import UsageError, first_line, shortened
-from offsetstream.operations.timestamps import RecordTime
 
 _MAX_PARTITION, _MAX_OFFSET, _MAX_DIGITS = 2**31 - 1, 2**63 - 1, 19
 _ONE_GROUP, _MANY_GROUPS = 3, 4  # columns
@@ -19,6 +18,17 @@ _ONE_GROUP, _MANY_GROUPS = 3, 4  # columns
 HEADING = ("group", "topic", "partition", "offset", "timestamp_ms", "read_again")
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # the rule of Kafka's Topic.validate
 _MAX_FIELD = 1 << 20  # characters; a group id may have 32,767
+
+
+@dataclass(frozen=True)
+class RecordTime:
+    """The timestamp (milliseconds since 1970) that finds an offset in a copy, and the number of offsets read again.
+
+    `read_again` counts offsets. If the log has gaps, fewer records are read again.
+    """
+
+    since_ms: int
+    read_again: int
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from offsetstream.cluster.answers import CommittedOffset, Place
 
@@ -45,6 +46,23 @@ class Change:
         if self.present is None or self.new is None or None in {self.present.offset, self.new.offset}:
             return None
         return (self.new.offset or 0) - (self.present.offset or 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as plain values, with the offset before and after it."""
+        return {
+            "group": self.group_id,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "partition": self.partition,
+            "before": _offset_to_json(self.present),
+            "after": _offset_to_json(self.new),
+        }
+
+
+def _offset_to_json(committed: CommittedOffset | None) -> dict[str, Any] | None:
+    if committed is None:
+        return None
+    return {"offset": committed.offset, "leader_epoch": committed.leader_epoch, "metadata": committed.metadata}
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,21 @@
-"""Plan a reset of committed offsets, and find all objections to it."""
+"""Plan a reset of committed offsets, and find all objections to it.
+
+Targets are those of `kafka-consumer-groups --reset-offsets`. Like Kafka's tool, move an offset outside the log to the
+nearest one inside. Unlike it, also object.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
+from offsetstream.cluster import log_ends
 from offsetstream.cluster.answers import CommittedOffset, Place, omitted, with_offsets
 from offsetstream.cluster.client import require_to_read, require_to_see_topics_of_groups
 from offsetstream.cluster.group_admin import GroupAdmin, GroupState
-from offsetstream.cluster.log_ends import Answers, LogEnd, TopicPartitionKey
+from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.cluster.reading import ends_of, first_since
 from offsetstream.cluster.rights import describe_each
@@ -19,17 +25,23 @@ from offsetstream.operations.plan import (
     ACTIVE,
     LONG_METADATA,
     NO_GROUP,
+    NO_OFFSET,
+    NO_TOPIC,
     OPEN,
+    OUT_OF_RANGE,
     RECREATED,
     TYPE,
+    UNKNOWN_LOG,
     Change,
     Objection,
     Plan,
 )
-from offsetstream.operations.targets import Target, changes_of
 
 _MAX_SHOWN = 3
 _METADATA_LIMIT = "offset.metadata.max.bytes"
+
+Word: TypeAlias = Literal["earliest", "latest", "current", "offset", "shift", "time", "offsets"]
+_Times: TypeAlias = Mapping[TopicPartitionKey, int | str | None]
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,19 @@ class Scope:
 
 
 EVERYTHING = Scope({}, all_topics=True)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reset target.
+
+    `value` is an offset (word "offset"), a number of offsets ("shift") or milliseconds since 1970 ("time"). `offsets`
+    has the new offsets by group (word "offsets").
+    """
+
+    word: Word
+    value: int = 0
+    offsets: Mapping[str, Mapping[Place, CommittedOffset]] = field(default_factory=dict)
 
 
 def parse_topics(specs: Sequence[str]) -> dict[str, list[int] | None]:
@@ -96,7 +121,7 @@ def plan_reset(
         plan.notes += _unchanged(target, group_id, set(committed) - places[group_id], topic_places)
         if scope.all_topics:
             plan.notes += _without_offset(group_id, set(answers[group_id]) - set(committed) - places[group_id])
-        for each in changes_of(target, group_id, places[group_id], committed, ends, times):
+        for each in _changes(target, group_id, places[group_id], committed, ends, times):
             (plan.objections if isinstance(each, Objection) else plan.changes).append(each)  # type: ignore[arg-type]
     plan.objections += list(long_metadata(cluster, plan.changes))
     return plan
@@ -191,12 +216,89 @@ def long_metadata(cluster: MetadataCache, changes: Collection[Change]) -> Iterat
             yield Objection(LONG_METADATA, change.group_id, change.place, reason)
 
 
-def _times(
-    cluster: MetadataCache, target: Target, ends: Answers, deadline: float
-) -> dict[TopicPartitionKey, int | str | None]:
+def _times(cluster: MetadataCache, target: Target, ends: Answers, deadline: float) -> _Times:
     """Return the first offset at the target's time or later in each log, if there is one. One lookup for all groups."""
     known = [place for place, end in ends.items() if isinstance(end, LogEnd)] if target.word == "time" else []
     return first_since(cluster, dict.fromkeys(known, target.value), deadline) if known else {}
+
+
+def _changes(
+    target: Target,
+    group_id: str,
+    places: Collection[Place],
+    present: Mapping[Place, CommittedOffset],
+    ends: Answers,
+    since: _Times,
+) -> Iterator[Change | Objection]:
+    """Yield the change of each partition of a group, and the objections to it.
+
+    `since` has the first offset at the target's time or later.
+    """
+    for place in sorted(places):
+        before, end = present.get(place), ends[TopicPartitionKey(*place)]
+        if isinstance(end, NoEnd):
+            yield _without_log(group_id, place, end.error)
+            continue
+        requested = _requested_offset(target, group_id, place, before, end, since.get(TopicPartitionKey(*place)))
+        if not isinstance(requested, CommittedOffset):
+            kind, reason = requested
+            yield Objection(kind, group_id, place, reason)
+            continue
+        # Like Kafka's tool, keep the current offset even outside the log.
+        new = requested if target.word == "current" else in_log(requested, end)
+        if new is not requested:
+            yield Objection(OUT_OF_RANGE, group_id, place, _out_of_range(requested, end))
+        yield Change(group_id, *place, before, new, end.log_start_offset, end.high_watermark, end.topic_id)
+
+
+def in_log(requested: CommittedOffset, end: LogEnd) -> CommittedOffset:
+    """Return the requested offset, or the nearest one in the log."""
+    offset = requested.offset or 0
+    nearest = min(max(offset, end.log_start_offset or 0), end.high_watermark)
+    return requested if offset == nearest else CommittedOffset(nearest)
+
+
+def _requested_offset(
+    target: Target,
+    group_id: str,
+    place: Place,
+    present: CommittedOffset | None,
+    end: LogEnd,
+    since: int | str | None,
+) -> CommittedOffset | tuple[str, str]:
+    """Return the requested offset of a partition, or the kind and text of an objection."""
+    if isinstance(since, str):
+        return UNKNOWN_LOG, f"{since}: its leader did not return the first offset at that time"
+    if target.word == "shift" and present is None:
+        return NO_OFFSET, "the group has no committed offset to shift"
+    if target.word == "offsets":
+        return target.offsets[group_id][place]
+    if target.word == "current" and present is not None:
+        return present
+    last = end.high_watermark
+    offsets = {
+        "earliest": end.log_start_offset or 0,
+        "latest": last,
+        "current": last,
+        "offset": target.value,
+        "shift": ((present and present.offset) or 0) + target.value,
+        "time": last if since is None else since,
+    }
+    return CommittedOffset(offsets[target.word])
+
+
+def _without_log(group_id: str, place: Place, error: str) -> Objection:
+    if error == log_ends.NO_TOPIC:
+        return Objection(NO_TOPIC, group_id, place, f"{error}: the partition does not exist (any more)")
+    reason = "it has no leader" if error == log_ends.NO_LEADER else "its end offset is unknown"
+    return Objection(UNKNOWN_LOG, group_id, place, f"{error}: {reason}")
+
+
+def _out_of_range(requested: CommittedOffset, end: LogEnd) -> str:
+    return (
+        f"offset {requested.offset} is outside the log ({end.log_start_offset or 0} to {end.high_watermark}): "
+        f"it would become {in_log(requested, end).offset}"
+    )
 
 
 def _unchanged(target: Target, group_id: str, others: set[Place], topic_places: set[Place]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from offsetstream.report import charts, sections
 from offsetstream.report.queries import Found
-from offsetstream.report.words import Labels, duration, printable
+from offsetstream.report.sections import Labels, duration, printable
 
 _MORE = 1000  # rows of a table; the rest is only counted
 _TABLE = 300

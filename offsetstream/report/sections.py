@@ -1,7 +1,11 @@
-"""The page's sections: charts and tables from the rows of the queries."""
+"""The page's sections: charts and tables from the rows of the queries, with names and numbers as the page shows them.
+
+Text from clients always stays plain text.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +13,11 @@ from typing import Any
 from offsetstream.errors import shortened
 from offsetstream.report import charts
 from offsetstream.report.queries import Found, Row
-from offsetstream.report.words import Labels
 
 _GROUPS_A_CHART = 40
+_LONGEST = 80
+_SPACES = re.compile(r"^ | $|(?<= ) ")  # HTML collapses these spaces
+_SIZES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _UNFOLDED_LAGS, _UNFOLDED_OWNERS, _UNFOLDED_PIECES = 60, 3, 3
 _FLOOR = 0.1  # share of the greatest lag that every scale covers, so that small lags look small
 
@@ -144,3 +150,41 @@ def _pieces(groups: list[str]) -> Iterator[Sequence[str]]:
 
 def _span(groups: Sequence[str], labels: Labels) -> str:
     return labels[groups[0]] if len(groups) == 1 else f"{labels[groups[0]]} to {labels[groups[-1]]}"
+
+
+class Labels:
+    """Display labels of names. Different names always get different labels."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str | None, str] = {}
+        self._taken: dict[str, int] = {}
+
+    def __getitem__(self, name: str | None) -> str:
+        """Return the label of a name."""
+        if name not in self._labels:
+            label = "-" if name is None else _clipped(name) or "(empty)"
+            number = self._taken[label] = self._taken.get(label, 0) + 1
+            self._labels[name] = label if number == 1 else f"{label} #{number}"
+        return self._labels[name]
+
+
+def _clipped(text: str) -> str:
+    """Return printable text, shortened to fit the page, with visible spaces."""
+    shown = _SPACES.sub(r"\\x20", printable(text[: _LONGEST + 1]))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 20]}… ({len(text)} characters)"
+
+
+def printable(text: str) -> str:
+    r"""Return text with unprintable characters as Python escapes: `\x1b`, `\u202e`."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two greatest units; a dash for None."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    at = next((at for at, (size, _) in enumerate(_SIZES) if whole >= size), len(_SIZES) - 1)
+    (size, unit), (smaller, its_unit) = _SIZES[at], _SIZES[min(at + 1, len(_SIZES) - 1)]
+    rest = whole % size // smaller
+    return f"{whole // size} {unit}" + (f" {rest} {its_unit}" if rest else "")

@@ -21,9 +21,8 @@ from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import ClusterError
-from offsetstream.operations.import_offsets import plan_import
-from offsetstream.operations.offset_file import ExportedOffset
-from offsetstream.operations.timestamps import RecordTime, record_times_of
+from offsetstream.operations.moves import plan_import, record_times_of
+from offsetstream.operations.offset_file import ExportedOffset, RecordTime
 from testkit.live_logs import create_topic, write
 from testkit.processes import within
 from testkit.tables import append_rows, new_tables

@@ -15,8 +15,7 @@ from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.embedded.clients import admin_client
 from offsetstream.operations.execute import CHANGED, execute
 from offsetstream.operations.journal import Journal
-from offsetstream.operations.reset import Scope, plan_reset
-from offsetstream.operations.targets import Target
+from offsetstream.operations.reset import Scope, Target, plan_reset
 from testkit.brokers import BrokerUnderTest
 from testkit.live_logs import joined
 from testkit.processes import within

@@ -28,8 +28,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.execute import execute
 from offsetstream.operations.journal import Journal
-from offsetstream.operations.reset import Scope, plan_reset
-from offsetstream.operations.targets import Target
+from offsetstream.operations.reset import Scope, Target, plan_reset
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import OFFSETSTREAM, Done, offsetstream, within
 from testkit.tables import new_tables

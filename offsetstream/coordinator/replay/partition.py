@@ -9,7 +9,6 @@ from itertools import takewhile
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from offsetstream.codec.batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
-from offsetstream.codec.record_layouts import record_types
 from offsetstream.codec.records import decode_key, decode_value
 from offsetstream.codec.serde import JsonObject
 from offsetstream.codec.wire import DecodeError
@@ -23,7 +22,6 @@ Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 OnBadRecord: TypeAlias = Literal["fail", "skip"]
 
 _CLASSIC_TYPES = frozenset({0, 1, 2})
-_NEW_TYPES = frozenset(record_types()) - {9}  # brokers from 4.1 on do not know type 9 (reference 1.1)
 _STREAMS_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 
 
@@ -258,7 +256,9 @@ class NewReplay(PartitionReplay):
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.known_types = _NEW_TYPES if Rule.STREAMS_RECORDS_ARE_KNOWN in rules else _NEW_TYPES - _STREAMS_TYPES
+        self.known_types = frozenset({0, 1, *_REPLAYS})
+        if Rule.STREAMS_RECORDS_ARE_KNOWN not in rules:
+            self.known_types -= _STREAMS_TYPES
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetsStore()
 
@@ -373,6 +373,7 @@ def _common(kind: type[Modern], metadata: int, member: int, target_epoch: int, t
     }
 
 
+# Brokers from 4.1 on do not know type 9 (reference 1.1).
 _REPLAYS: dict[int, _Replay] = {
     2: NewReplay._replay_group_metadata,
     **_common(ConsumerGroup, metadata=3, member=5, target_epoch=6, target=7),

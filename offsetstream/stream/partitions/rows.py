@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.metrics.replay_position import ReplayPosition
+from offsetstream.metrics.job_metrics import ReplayPosition
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED, PARTITION_EVENTS, UNLOADED, LoadState
 from offsetstream.tables.placement import PlacementRule
 from offsetstream.tables.small_tables import as_utc, insert_rows, read_rows

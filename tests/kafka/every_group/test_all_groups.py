@@ -4,8 +4,7 @@ from offsetstream.cluster.group_admin import GroupState, group_admin
 from offsetstream.cluster.metadata import MetadataCache
 from offsetstream.operations.deletion import plan_group_deletion
 from offsetstream.operations.plan import TYPE
-from offsetstream.operations.reset import Scope, plan_reset
-from offsetstream.operations.targets import Target
+from offsetstream.operations.reset import Scope, Target, plan_reset
 from tests.kafka.every_group.all_groups import AllGroups, group_types
 
 

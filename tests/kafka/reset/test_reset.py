@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from offsetstream import CommittedOffset
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.operations.plan import Change
-from offsetstream.operations.snapshot import Snapshot, write_snapshot
+from offsetstream.operations.undo import Snapshot, write_snapshot
 from testkit.live_logs import joined
 from testkit.processes import within
 from testkit.waiting import SECONDS

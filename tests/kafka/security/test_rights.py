@@ -25,7 +25,7 @@ from offsetstream.cluster.rights import (
 )
 from offsetstream.embedded.clients import QUIET
 from offsetstream.operations.plan import Change
-from offsetstream.operations.snapshot import Snapshot, write_snapshot
+from offsetstream.operations.undo import Snapshot, write_snapshot
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.sample_book import Holder
 from offsetstream.tables.lease import request_reload

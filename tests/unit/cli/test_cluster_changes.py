@@ -14,12 +14,11 @@ from offsetstream.cli.cluster_changes import command_line
 from offsetstream.cli.reset import KafkaDuration
 from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
-from offsetstream.operations.import_offsets import Renames, renamed
-from offsetstream.operations.offset_file import HEADING, ExportedOffset, csv_lines, read_offset_file
+from offsetstream.operations.moves import Renames, renamed
+from offsetstream.operations.offset_file import HEADING, ExportedOffset, RecordTime, csv_lines, read_offset_file
 from offsetstream.operations.plan import Change
 from offsetstream.operations.reset import parse_topics
-from offsetstream.operations.snapshot import Snapshot, newest_snapshot, read_snapshot, write_snapshot
-from offsetstream.operations.timestamps import RecordTime
+from offsetstream.operations.undo import Snapshot, newest_snapshot, read_snapshot, write_snapshot
 from testkit.processes import Done, within
 
 

@@ -2,8 +2,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsetstream.metrics.families import job_families
-from offsetstream.metrics.job_metrics import JobMetrics
-from offsetstream.metrics.replay_position import ReplayPosition
+from offsetstream.metrics.job_metrics import JobMetrics, ReplayPosition
 
 OF_GROUPS = "offsetstream_group_"  # present after the first read of the tables
 

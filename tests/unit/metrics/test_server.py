@@ -14,8 +14,7 @@ import pytest
 
 from offsetstream.embedded.ports import LOOPBACK, free_ports
 from offsetstream.errors import UsageError
-from offsetstream.metrics.job_metrics import JobMetrics
-from offsetstream.metrics.replay_position import ReplayPosition
+from offsetstream.metrics.job_metrics import JobMetrics, ReplayPosition
 from offsetstream.metrics.server import serving
 
 LOADING = ReplayPosition(by_state={"owned": 49, "loading": 1})

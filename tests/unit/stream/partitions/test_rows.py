@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.metrics.replay_position import ReplayPosition
+from offsetstream.metrics.job_metrics import ReplayPosition
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.rows import PartitionRow, partition_figures
 from offsetstream.tables.names import OFFSETS_PARTITIONS

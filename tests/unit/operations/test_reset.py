@@ -6,7 +6,7 @@ import pytest
 
 from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.cluster.log_ends import LogEnd
-from offsetstream.operations.targets import in_log
+from offsetstream.operations.reset import in_log
 
 
 @pytest.mark.parametrize(
