@@ -49,7 +49,7 @@ def open_tables(
     try:
         refuse_newer(store.source(COMMITTED_OFFSETS))
     except ModuleNotFoundError as error:
-        from offsetstream.cli.main import missing_package  # noqa: PLC0415 - rarely needed
+        from offsetstream.cli.failures import missing_package  # noqa: PLC0415 - rarely needed
 
         raise missing_package(error, "") from None
     except NoTableError as error:
@@ -192,7 +192,7 @@ class Tables:
         found = self._new_reader().arrow(name, where, at=at)
         for column in ("group_id", "topic"):
             if column in where and (missing := set(where[column]) - set(found[column].unique().to_pylist())):
-                from offsetstream.cli.missing import refuse_unknown  # noqa: PLC0415 - rarely used
+                from offsetstream.cli.names import refuse_unknown  # noqa: PLC0415 - rarely used
 
                 refuse_unknown(self._store, column, missing)
         return found

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.cli.times import capitalized, duration_text, instant_text
 from offsetstream.errors import NoTableError
 from offsetstream.tables.placement import read_placement
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STALE = 5  # exit code: no group has trouble, but the data of a group are too old to tell
-AGE = (Column("as_of"), Column("stale"))  # not in text, where the closing line has the age
+AGE = (Column("as_of", unit="time"), Column("stale", of="is_stale"))  # not in text, where the closing line has the age
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _DEFAULT_TRIGGER = timedelta(seconds=10)  # of the job; also used for jobs that ran once
 _READ = """

@@ -1,29 +1,40 @@
-"""Shared parts of the commands that answer questions: their options, how they read the tables, how they print."""
+"""Answers of look-ups: an answer over a view is declared, and this module makes its command and its output."""
 
 from __future__ import annotations
 
+import inspect
 import math
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from offsetstream.cli.age import Age
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.options import SECONDS, Command
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column
-from offsetstream.cli.times import Instant, duration_text, instant_text
+from offsetstream.cli.names import expand, missing_of, no_history_messages, unknown_text
+from offsetstream.cli.options import (
+    SECONDS,
+    Command,
+    config_option,
+    max_age_option,
+    output_of,
+    row_options,
+    tables_option,
+)
+from offsetstream.cli.output import Column, Output, sort_rows, terminal
+from offsetstream.cli.times import Duration, Instant, duration_text, instant_text, time_text
 from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
-    from offsetstream.cli.age import Age
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
@@ -32,32 +43,292 @@ NOT_OK = 4  # exit code: a group has trouble
 
 
 @dataclass
-class Answer:
-    """The answer of a command: its rows, their columns, a closing sentence that sums them up, and the exit code.
+class Found:
+    """What an answer has found: its rows, their columns, a closing sentence that sums them up, and the exit code.
 
     `missing` has an error message for each requested name that was not found. `warnings` are printed before the rows.
     """
 
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[Mapping[str, Any]]
     closing: str
     exit_code: int = 0
     missing: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Asked:
+    """One call of an answer's command: what it asks for, and the tables that it asks.
+
+    `options` has the values of the options of this command alone. `groups` and `topics` have the ids that patterns
+    stand for; none means all.
+    """
+
+    reader: ViewReader
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
+    at: datetime | None
+    since: datetime | None
+    until: datetime | None
+    is_text: bool
+    options: Mapping[str, Any]
+    missing: Sequence[str] = ()  # messages about the groups and topics that are not there
+
+    @cached_property
+    def age(self) -> Age:
+        """How old the data are."""
+        return Age.of(self.reader)
+
+    @property
+    def as_of(self) -> str:
+        """As of when the data of the groups are known."""
+        return self.age.as_of_text(self.reader.store, self.groups)
+
+    @property
+    def period(self) -> str:
+        """The period as text that starts with a space, and as of when the data are known if they end before it."""
+        bounds = [(" since ", self.since), (" until ", self.until)]
+        as_of = self.age.as_of_text(
+            self.reader.store, self.groups, until=self.until, note="; later changes are not included"
+        )
+        return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
+
+    def view(self, name: str, *conditions: str) -> DuckDBPyRelation:
+        """Return the rows of a view about the groups and topics that meet the conditions."""
+        selected: dict[str, Sequence[Any]] = {"group_id": self.groups}
+        selected |= {"topic": self.topics} if self.topics else {}
+        selected |= {"partition": self.options["partition"]} if self.options.get("partition") else {}
+        return view_rows(self.reader, name, selected, *conditions)
+
+
+Rows = list[Row]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer over a view: all that its command, its help and its output need.
+
+    `name`: of the command, as in a settings file. `text`: its help, with examples. `times`: `at` for a state, now or at
+    a past time; else the column with the times of events, for `--since` and `--until`. `order`: SQL. `options`: click's
+    options of this command alone.
+
+    `rows` reads the rows, if `select` (SQL) of the view is not enough. `closing` sums them up. `shown` is what the
+    command's own options make of them, and `complete` adds cells to each, in place. `for_text` changes what text shows;
+    `worst` is its order, as for `--sort`. `not_ok`, `lag` and `time_lag` (keys of a count and of seconds) add filters.
+    `instead` answers in another way if the options ask for that.
+    """
+
+    name: str
+    text: str
+    columns: Sequence[Column] | Callable[[Asked, Rows], Sequence[Column]]
+    closing: Callable[[Asked, Rows], str]
+    view: str = ""
+    order: str = ""
+    times: str = "at"
+    filters: Sequence[Literal["group", "groups", "topic", "partition"]] = ("group", "topic")
+    options: Sequence[Callable[[Command], Command]] = ()
+    select: str = "*"
+    rows: Callable[[Asked], Rows] | None = None
+    shown: Callable[[Asked, Rows], Rows] | None = None
+    complete: Callable[[Asked, Row], None] | None = None
+    for_text: Callable[[Rows], Rows] | None = None
+    warnings: Callable[[Rows], list[str]] | None = None
+    exit_code: Callable[[Asked, Rows, Rows], int] | None = None  # from the rows that are shown, and all rows
+    instead: Callable[[dict[str, Any]], Callable[[], Found] | None] | None = None
+    worst: str | None = None
+    not_ok: Callable[[Row], bool] | None = None
+    lag: str | None = None
+    time_lag: str | None = None
+
+    def command(self) -> click.Command:
+        """Return the click command."""
+        adding: list[Callable[[Command], Command]] = [
+            config_option(self.name),
+            *(_FILTERS[each] for each in self.filters),
+            *self.options,
+            *(option for option, is_wanted in _ROW_FILTERS if is_wanted(self)),
+            at_option if self.times == "at" else period_options,
+            max_age_option,
+            watch_option,
+            tables_option,
+            row_options,
+        ]
+
+        def run(**options: Any) -> None:
+            output, watch = output_of(options), options.pop("watch")
+            if "groups" in self.filters:
+                require_groups(options["group"], options.pop("all_groups"))
+            ask = self.instead and self.instead(options)
+            show(output, watch, ask or self._asking(output, options))
+
+        decorated: Any = run
+        for add in reversed(adding):
+            decorated = add(decorated)
+        said, _, examples = inspect.cleandoc(self.text).partition("Examples:\n")
+        name = self.name.rpartition(".")[2]
+        return click.command(name, cls=OneLineErrors, help=said, epilog=f"\b\nExamples:\n{examples}")(decorated)
+
+    def _asking(self, output: Output, options: dict[str, Any]) -> Callable[[], Found]:
+        tables, max_age = options.pop("tables"), options.pop("max_age")
+        group, topic = options.pop("group", ()), options.pop("topic", ())
+        at, since, until = (options.pop(name, None) for name in ("at", "since", "until"))
+        if self.times != "at":
+            since = period_start(group, since, until)
+
+        def ask() -> Found:
+            store = store_at(tables)
+            groups, topics = expand(store, "group_id", group), expand(store, "topic", topic)
+            reader = open_reader(tables, at, groups, since=since, max_age=max_age)
+            asked = Asked(reader, groups, topics, at, since, until, output.is_text, options)
+            found = self._found(
+                asked, [each for each in group if each in groups], [each for each in topic if each in topics]
+            )
+            if output.is_text and self.worst and not output.chosen.sort:
+                found.rows = sort_rows(found.columns, found.rows, self.worst)
+            return found
+
+        return ask
+
+    def _found(self, asked: Asked, groups: Collection[str], topics: Collection[str]) -> Found:
+        """Return what is found; `groups` and `topics` are the ids that the user gave, without those of patterns."""
+        rows = self.rows(asked) if self.rows else self.read(asked)
+        missing = missing_of(asked.reader, rows, groups, topics, asked.at)
+        missing += no_history_messages(asked.reader, rows, asked.groups, asked.at)
+        asked.missing = missing
+        closing = self.closing(asked, rows)
+        if self.times == "at":
+            closing, warnings = closing + unknown_text(asked.reader), asked.age.lines_of(rows)
+        else:
+            age = asked.age.until(asked.until)
+            warnings = age.warnings_for_groups(asked.reader.store, asked.groups, asked.since)
+        shown = [row for row in rows if self.not_ok(row)] if self.not_ok and asked.options["not_ok"] else rows
+        shown = self.shown(asked, shown) if self.shown else shown
+        if self.lag and self.time_lag:
+            late = (is_late(asked.options, row[self.lag], row.get(self.time_lag)) for row in shown)
+            shown = list(compress(shown, late))
+        exit_code = self.exit_code(asked, shown, rows) if self.exit_code else 0
+        warnings += self.warnings(shown) if self.warnings else []
+        columns = self.columns(asked, shown) if callable(self.columns) else self.columns
+        if self.complete:
+            for row in shown:
+                self.complete(asked, row)
+        make_cells(shown, columns, is_text=asked.is_text)
+        if self.for_text and asked.is_text:
+            shown = self.for_text(shown)
+        return Found(columns, shown, closing, exit_code, missing, warnings)
+
+    def read(self, asked: Asked, more: str = "") -> Rows:
+        """Return the rows of the view; `more`: SQL of more columns to read."""
+        relation = asked.view(self.view, "" if self.times == "at" else in_period(self.times, asked.since, asked.until))
+        return fetch_sorted(relation.select(self.select + more) if self.select + more != "*" else relation, self.order)
+
+
+def is_late(options: Mapping[str, Any], lag: int | None, seconds: float | None) -> bool:
+    """Return whether --min-lag and --min-time-lag let a row pass; an unknown lag counts as none."""
+    least, longest = options.get("min_lag"), options.get("min_time_lag")
+    return (least is None or (lag or 0) >= least) and (longest is None or timedelta(seconds=seconds or 0) >= longest)
+
+
+def make_cells(rows: Rows, columns: Sequence[Column], *, is_text: bool) -> None:
+    """Add the cells of columns that show another value, or show it in words; in place, as there may be 100,000 rows."""
+    made = [
+        (column.name, column.of or column.name, _CELLS.get(column.unit))
+        for column in columns
+        if (column.of or column.unit in _CELLS) and (column.heading or not is_text)
+    ]
+    for row in rows:
+        for name, of, cell in made:
+            value = row.get(of)
+            row[name] = value if cell is None or value is None or isinstance(value, str) else cell(value)
+
+
+# How a column shows a value that is not a text yet.
+_CELLS: Mapping[str, Callable[[Any], Any]] = {
+    "time": lambda value: instant_text(value) if isinstance(value, datetime) else time_text(value),
+    "duration": duration_text,
+}
+
+
+_PATTERN = "an id or a pattern such as 'team-a-*'"
+
+
 def group_options(command: Command) -> Command:
     """Add `--group`, repeatable; without it the answer is about all groups."""
     return click.option(
-        "--group", multiple=True, metavar="GROUP", help="Select this group (repeatable; default: all groups)."
+        "--group",
+        multiple=True,
+        metavar="GROUP",
+        help=f"Select this group: {_PATTERN} (repeatable; default: all groups).",
     )(command)
+
+
+def named_group_options(command: Command) -> Command:
+    """Add `--group` and `--all-groups`, of which one is required (`require_groups`)."""
+    group = click.option(
+        "--group", multiple=True, metavar="GROUP", help=f"Select this group: {_PATTERN} (repeatable; or --all-groups)."
+    )
+    return group(click.option("--all-groups", is_flag=True, help="Select all groups.")(command))
+
+
+def require_groups(groups: Collection[str], all_groups: bool) -> None:
+    """Raise click's UsageError unless either groups or all groups are asked for."""
+    if bool(groups) == all_groups:
+        raise click.UsageError("give --group or --all-groups")
 
 
 def topic_options(command: Command) -> Command:
     """Add `--topic`, repeatable."""
     return click.option(
-        "--topic", multiple=True, metavar="TOPIC", help="Select this topic (repeatable; default: all topics)."
+        "--topic",
+        multiple=True,
+        metavar="TOPIC",
+        help=f"Select this topic: {_PATTERN} (repeatable; default: all topics).",
     )(command)
+
+
+def partition_options(command: Command) -> Command:
+    """Add `--partition`, repeatable."""
+    return click.option(
+        "--partition",
+        multiple=True,
+        type=click.IntRange(0, 2**31 - 1),
+        help="Select this partition (repeatable; default: all).",
+    )(command)
+
+
+_FILTERS = {
+    "group": group_options,
+    "groups": named_group_options,
+    "topic": topic_options,
+    "partition": partition_options,
+}
+_ROW_FILTERS: Sequence[tuple[Callable[[Command], Command], Callable[[Answer], object]]] = (
+    (
+        click.option("--not-ok", is_flag=True, allow_from_autoenv=False, help="Show only what is WARN or ERR."),
+        lambda answer: answer.not_ok,
+    ),
+    (
+        click.option(
+            "--min-lag",
+            type=click.IntRange(min=0),
+            allow_from_autoenv=False,
+            metavar="N",
+            help="Show only rows with a lag of at least N messages.",
+        ),
+        lambda answer: answer.lag,
+    ),
+    (
+        click.option(
+            "--min-time-lag",
+            type=Duration(),
+            allow_from_autoenv=False,
+            metavar="TIME",
+            help="Show only rows whose next message has waited at least so long: 30s, 5m, 2h.",
+        ),
+        lambda answer: answer.time_lag,
+    ),
+)
 
 
 def at_option(command: Command) -> Command:
@@ -190,15 +461,6 @@ def require_period(since: datetime, until: datetime) -> None:
         raise UsageError(f"--since {instant_text(since)} is not before {instant_text(until)}: give an earlier --since")
 
 
-def period_text(
-    age: Age, tables: Store, groups: Collection[str], since: datetime | None, until: datetime | None
-) -> str:
-    """Return the period as text that starts with a space, and as of when the data are known if they end before it."""
-    bounds = [(" since ", since), (" until ", until)]
-    as_of = age.as_of_text(tables, groups, until=until, note="; later changes are not included")
-    return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
-
-
 def age_text(at: datetime | None, now: datetime) -> str | None:
     """Return the age of `at` relative to `now`, as text."""
     return None if at is None else duration_text((now - at).total_seconds() * 1000)
@@ -214,12 +476,12 @@ def ends_text(sampled: Collection[datetime], now: datetime) -> str:
     return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)} (up to {age_text(oldest, now)} old)"
 
 
-def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None:
+def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:
     """Print the answer, once or every `watch` seconds, and exit with its exit code, or 1 if a name is missing.
 
     With `watch`, tables that cannot be read after the first answer are reported and tried again.
     """
-    answered = False
+    answered, output.pager = False, output.pager and watch is None
     try:
         while True:
             try:
@@ -238,7 +500,7 @@ def show(output: Output, watch: float | None, ask: Callable[[], Answer]) -> None
             raise
 
 
-def _print(output: Output, answer: Answer, *, clears: bool) -> None:
+def _print(output: Output, answer: Found, *, clears: bool) -> None:
     if clears:
         clear(output)
     for warning in answer.warnings:
@@ -251,5 +513,5 @@ def _print(output: Output, answer: Answer, *, clears: bool) -> None:
 
 def clear(output: Output) -> None:
     """Clear the terminal before a repeated answer, if the answer goes to one."""
-    if output.file is None and sys.stdout is not None and sys.stdout.isatty():
+    if output.file is None and terminal() is not None:
         click.clear()

@@ -12,8 +12,7 @@ import click
 
 from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column, Output
 from offsetstream.cli.times import duration_text, instant_text, milliseconds, time_text
 from offsetstream.errors import ClusterError, UsageError
 
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("topic", "TOPIC", 10),
-    Column("partition", "PARTITION"),
-    Column("last_stable_offset", "LAST-STABLE-OFFSET"),
-    Column("high_watermark", "HIGH-WATERMARK"),
-    Column("blocked_records", "BLOCKED"),
-    Column("producer_id", "PRODUCER-ID"),
-    Column("producer_epoch", "EPOCH"),
+    Column("partition", "PARTITION", 0, "id"),
+    Column("last_stable_offset", "LAST-STABLE-OFFSET", 0, "id"),
+    Column("high_watermark", "HIGH-WATERMARK", 0, "id"),
+    Column("blocked_records", "BLOCKED", 0, "number"),
+    Column("producer_id", "PRODUCER-ID", 0, "id"),
+    Column("producer_epoch", "EPOCH", 0, "id"),
     Column("transactional_id", "TRANSACTIONAL-ID"),
     Column("state", "STATE"),
-    Column("start_offset", "START-OFFSET"),
+    Column("start_offset", "START-OFFSET", 0, "id"),
     Column("started_at", "STARTED-AT"),
-    Column("age", "AGE"),
-    Column("timeout", "TIMEOUT"),
+    Column("age", "AGE", 0, "duration"),
+    Column("timeout", "TIMEOUT", 0, "duration"),
     Column("is_hanging", "HANGING"),
     Column("age_ms"),
     Column("timeout_ms"),

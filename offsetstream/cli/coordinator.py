@@ -20,7 +20,7 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 _TABLES = (
     Column("group", "GROUP", 15),
-    Column("offsets_partition", "OFFSETS-PARTITION"),
+    Column("offsets_partition", "OFFSETS-PARTITION", 0, "id"),
     Column("coordinator", "COORDINATOR (ID)", 25),
     Column("coordinator_id"),
-    Column("coordinator_epoch", "EPOCH"),
+    Column("coordinator_epoch", "EPOCH", 0, "id"),
     Column("coordinator_available", "AVAILABLE"),
     Column("load_state", "LOAD-STATE"),
     *AGE,
 )
 _CLUSTER = (
-    Column("cluster_offsets_partition", "CLUSTER-PARTITION"),
+    Column("cluster_offsets_partition", "CLUSTER-PARTITION", 0, "id"),
     Column("cluster_coordinator", "CLUSTER-COORDINATOR (ID)", 25),
     Column("cluster_coordinator_id"),
     Column("cluster_leader", "PARTITION-LEADER (ID)", 25),

@@ -8,7 +8,7 @@ from typing import Any
 
 from offsetstream.cli.age import AGE
 from offsetstream.cli.group_state import Group
-from offsetstream.cli.rows import Block, Column
+from offsetstream.cli.output import Block, Column
 from offsetstream.cluster.answers import no_offset
 
 Row = dict[str, Any]
@@ -30,12 +30,12 @@ _VERBOSE = {
 OFFSETS = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 10),
-    Column("leader_epoch", "LEADER-EPOCH", 15),
-    Column("current_offset", "CURRENT-OFFSET", 15),
-    Column("log_end_offset", "LOG-END-OFFSET", 15),
-    Column("lag", "LAG", 15),
-    Column("consumer_id", "CONSUMER-ID", 15),
+    Column("partition", "PARTITION", 10, "id"),
+    Column("leader_epoch", "LEADER-EPOCH", 15, "id"),
+    Column("current_offset", "CURRENT-OFFSET", 15, "id"),
+    Column("log_end_offset", "LOG-END-OFFSET", 15, "id"),
+    Column("lag", "LAG", 15, "number"),
+    Column("consumer_id", "CONSUMER-ID", 15, "member"),
     Column("host", "HOST", 15),
     Column("client_id", "CLIENT-ID"),
     *_COPY,
@@ -43,14 +43,14 @@ OFFSETS = (
 )
 MEMBERS = (
     Column("group", "GROUP", 15),
-    Column("consumer_id", "CONSUMER-ID", 15),
+    Column("consumer_id", "CONSUMER-ID", 15, "member"),
     Column("group_instance_id", "GROUP-INSTANCE-ID", 17),
     Column("host", "HOST", 15),
     Column("client_id", "CLIENT-ID", 15),
-    Column("partitions", "#PARTITIONS", 15),
-    Column("current_epoch", "CURRENT-EPOCH", 15),
+    Column("partitions", "#PARTITIONS", 15, "number"),
+    Column("current_epoch", "CURRENT-EPOCH", 15, "id"),
     Column("current_assignment", "CURRENT-ASSIGNMENT", 20),
-    Column("target_epoch", "TARGET-EPOCH", 15),
+    Column("target_epoch", "TARGET-EPOCH", 15, "id"),
     Column("target_assignment", "TARGET-ASSIGNMENT", 20),
     Column("upgraded", "UPGRADED"),
     *_COPY,
@@ -61,9 +61,9 @@ STATE = (
     Column("coordinator_id"),
     Column("assignment_strategy", "ASSIGNMENT-STRATEGY", 20),
     Column("state", "STATE", 20),
-    Column("group_epoch", "GROUP-EPOCH", 15),
-    Column("target_assignment_epoch", "TARGET-ASSIGNMENT-EPOCH", 25),
-    Column("members", "#MEMBERS"),
+    Column("group_epoch", "GROUP-EPOCH", 15, "id"),
+    Column("target_assignment_epoch", "TARGET-ASSIGNMENT-EPOCH", 25, "id"),
+    Column("members", "#MEMBERS", 0, "number"),
     *_COPY,
 )
 

@@ -14,12 +14,12 @@ from offsetstream.cli import describe as views
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import at_option, open_reader
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.group_state import Group, GroupBatch, read_batches
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.loading import warn_if_loading
-from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import print_line, print_lines
-from offsetstream.cli.missing import missing_messages, unknown_past_messages, unknown_text
+from offsetstream.cli.names import missing_messages, unknown_past_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -28,8 +28,7 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Blocks, Column, RereadParts, merge_blocks
+from offsetstream.cli.output import Blocks, Closing, Column, Output, RereadParts, merge_blocks
 from offsetstream.cli.sampled_end_offsets import SampledEndOffsets
 from offsetstream.in_parts import in_parts
 from offsetstream.tables.location import store_at

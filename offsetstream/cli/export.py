@@ -11,9 +11,9 @@ import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import Row, at_option, fetch_sorted, open_reader, table_of, topic_options
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.missing import missing_messages, missing_of, unknown_text
+from offsetstream.cli.names import missing_messages, missing_of, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cluster.answers import omitted

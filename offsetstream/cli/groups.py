@@ -11,8 +11,8 @@ SUBCOMMANDS = {
         "list": ("offsetstream.cli.list_groups:list_groups", "List groups with their type and state."),
         "describe": ("offsetstream.cli.describe_groups:describe_groups", "Describe groups as Kafka's own tool does."),
         "status": ("offsetstream.cli.status:status", "Show which groups have trouble, the worst first, and why."),
-        "rebalances": ("offsetstream.cli.rebalances:rebalances", "Show rebalances: who joined, who left, how long."),
-        "history": ("offsetstream.cli.group_events:group_history", "Show each change of a group and its members."),
+        "rebalances": ("offsetstream.cli.group_history:rebalances", "Show rebalances: who joined, who left, how long."),
+        "history": ("offsetstream.cli.group_history:group_history", "Show each change of a group and its members."),
     },
     "Change the cluster (a dry run unless --execute)": {
         "delete": ("offsetstream.cli.deletions:delete_groups", "Delete groups."),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.cluster_changes import Operator, open_session, operating_options, show_or_execute
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options
 
 

@@ -1,207 +1,161 @@
-"""`offsetstream lag`: how many messages wait for groups, and for how long, by the sampled end offsets."""
+"""`offsetstream lag`: how many messages wait for groups, and for how long.
+
+By the end offsets that the job sampled, or with --exact by the records in the live cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age
-from offsetstream.cli.answers import (
-    Answer,
-    Row,
-    at_option,
-    ends_text,
-    fetch_sorted,
-    open_reader,
-    show,
-    topic_options,
-    view_rows,
-    watch_option,
+from offsetstream.cli.age import AGE
+from offsetstream.cli.answers import Answer, Asked, Found, Row, Rows, ends_text, fetch_sorted, is_late, view_rows
+from offsetstream.cli.live_options import (
+    UNREACHABLE,
+    is_unreachable,
+    isolation_option,
+    no_record_reason,
+    reading_timeout_option,
 )
-from offsetstream.cli.exact_lag import exact_answer
-from offsetstream.cli.live_options import isolation_option, reading_timeout_option
-from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import counted
-from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
-from offsetstream.cli.options import (
-    cluster_options,
-    config_option,
-    max_age_option,
-    output_of,
-    output_options,
-    tables_option,
-    typed_flags,
-)
-from offsetstream.cli.rows import Column
+from offsetstream.cli.options import client_properties, cluster_options, typed_flags
+from offsetstream.cli.output import Column
 from offsetstream.cli.times import duration_text, milliseconds, time_text, waiting_time_text
+from offsetstream.views.verdicts import NOT_WELL
 
 if TYPE_CHECKING:
-    from offsetstream.views.reader import ViewReader
+    from offsetstream.cluster.reading import ExactLag
 
-_KAFKAS = (
-    Column("group", "GROUP", 15),
-    Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 9),
-    Column("current_offset", "CURRENT-OFFSET", 14),
-    Column("log_end_offset", "LOG-END-OFFSET", 14),
-    Column("lag", "LAG", 8),
-    Column("consumer_id"),
-    Column("host"),
-    Column("client_id", "CLIENT-ID", 10),
-)
-_TIME = (Column("time_lag", "TIME-LAG", 8), Column("time_lag_seconds"), Column("time_lag_method"))
-_OURS = (
-    Column("last_commit", "LAST-COMMIT", 11),
-    Column("commit_time"),
-    Column("lag_read_committed"),
-    Column("messages_lost"),
-    Column("retention_used"),
-    Column("sampled_at"),
-    *AGE,
-)
+_GROUP, _TOPIC = Column("group", "GROUP", 15, of="group_id"), Column("topic", "TOPIC", 15)
+_LAG = Column("lag", "LAG", 8, "number")
+_TIME_LAG = Column("time_lag", "TIME-LAG", 8, "duration", sort="time_lag_seconds")
+_LAST_COMMIT = Column("last_commit", "LAST-COMMIT", 11, "duration", sort="committed_ms")
+_CLIENT = Column("client_id", "CLIENT-ID", 10)
+_NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
+_MEMBER = Column("consumer_id", "CONSUMER-ID", 11, "member", of="member_id")
+# What a row of --by is: the columns that name it, and the keys by which rows of partitions are summed up.
+_BY: Mapping[str, tuple[Sequence[Column], Sequence[str]]] = {
+    "group": ((_GROUP,), ("group_id",)),
+    "topic": ((_TOPIC, Column("groups", "GROUPS", 6, "number")), ("topic",)),
+    "member": ((_GROUP, _MEMBER, _CLIENT), ("group_id", "member_id")),
+}
+
+
+def _columns(asked: Asked, rows: Rows) -> Sequence[Column]:
+    note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
+    time = (_TIME_LAG, Column("time_lag_seconds"), Column("time_lag_method")) if _has_time(asked) else ()
+    if (by := asked.options["by"]) != "partition":
+        counts = Column("partitions", "PARTITIONS", 10, "number"), _LAG, *time, _LAST_COMMIT
+        ours = Column("commit_time", unit="time", of="committed_ms"), Column("messages_lost"), *_AGE
+        return (*_BY[by][0], *counts, *ours, note)
+    return (
+        _GROUP,
+        _TOPIC,
+        Column("partition", "PARTITION", 9, "id"),
+        Column("current_offset", "CURRENT-OFFSET", 14, "id", of="committed_offset"),
+        Column("log_end_offset", "LOG-END-OFFSET", 14, "id"),
+        _LAG,
+        Column("consumer_id", of="member_id"),
+        Column("host", of="client_host"),
+        _CLIENT,
+        *time,
+        _LAST_COMMIT,
+        Column("commit_time", unit="time", of="committed_ms"),
+        Column("lag_read_committed"),
+        Column("messages_lost"),
+        Column("retention_used"),
+        Column("sampled_at", unit="time", of="sampled_ms"),
+        *_AGE,
+        note,
+    )
+
+
+_AGE = (Column("as_of", unit="time", of="as_of_ms"), AGE[1])
 _SELECTED = """
-group_id, group_id AS "group", offsets_partition, topic, partition, committed_offset AS current_offset,
-log_end_offset, lag, messages_lost,
-client_id, epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
+group_id, offsets_partition, topic, partition, committed_offset, log_end_offset, lag, messages_lost, client_id,
+epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
 CASE WHEN reason IS NOT NULL THEN reason
      WHEN is_recreated THEN 'the topic was recreated'
      WHEN is_beyond_end THEN concat('beyond the end of the log, by ', committed_offset - log_end_offset)
      WHEN is_truncated THEN concat(messages_lost, ' message', if(messages_lost = 1, '', 's'), ' gone unread')
 END AS note"""
 # Only JSON and CSV have these columns: converting them to Python takes as long as the query.
-_NOT_IN_TEXT = """
-, member_id AS consumer_id, client_host AS host, lag_read_committed, retention_used, epoch_ms(as_of) AS as_of_ms,
-is_stale AS stale"""
+_NOT_IN_TEXT = ", client_host, lag_read_committed, retention_used, epoch_ms(as_of) AS as_of_ms, is_stale"
 _TIMES = "group_id, topic, partition, time_lag_seconds, method AS time_lag_method"
 _SELECTED_TIME = ", time_lag_seconds, coalesce(time_lag_method, 'no sample') AS time_lag_method"
-_OF_EXACT = ("bootstrap_server", "command_config", "isolation_level", "timeout")
-_NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
 
 
-@click.command(
-    cls=OneLineErrors,
-    epilog="""\b
-Examples:
-  offsetstream lag --group my-group --time
-  offsetstream lag --all-groups --topic orders --output csv
-  offsetstream lag --group my-group --at 03:00
-  offsetstream lag --group my-group --watch 10
-  offsetstream lag --group my-group --exact --bootstrap-server localhost:9092
-
-LAG counts messages that a consumer can still read: no deleted ones and, where the job could check, no transaction
-markers. --exact reads the live cluster and no table: it fetches the record at each committed offset, and TIME-LAG is
-the age of that record. An offset outside the log is an error that shows the range of the log.
-
-Exit codes: 1 a group or topic does not exist, or an offset is outside the log; 3 a partition does not answer.""",
-)
-@config_option("lag")
-@click.option("--group", multiple=True, metavar="GROUP", help="Show this group (repeatable; or --all-groups).")
-@click.option("--all-groups", is_flag=True, help="Show all groups.")
-@topic_options
-@click.option("--time", "with_time", is_flag=True, help="Add TIME-LAG: how long the next message has waited.")
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="Read the record at each committed offset from the live cluster for an exact TIME-LAG.",
-)
-@isolation_option
-@reading_timeout_option
-@at_option
-@max_age_option
-@watch_option
-@cluster_options
-@tables_option
-@output_options
-def lag(
-    *,
-    group: tuple[str, ...],
-    all_groups: bool,
-    topic: tuple[str, ...],
-    with_time: bool,
-    exact: bool,
-    isolation_level: str,
-    timeout: float,
-    at: datetime | None,
-    max_age: float | None,
-    watch: float | None,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    tables: str,
-    **options: Any,
-) -> None:
-    """Show how many messages wait for groups, by the end offsets that the job sampled.
-
-    The command reads the tables only. TIME-LAG is the age of the next message to read; ">" means at least that old.
-    """
-    if bool(group) == all_groups:
-        raise click.UsageError("give --group or --all-groups")
-    output = output_of(options)
-    if exact:
-        if bootstrap_server is None or not group or at is not None:
-            raise click.UsageError("--exact reads the live cluster now: give --bootstrap-server and --group, no --at")
-        limits: dict[str, Any] = {"isolation_level": isolation_level, "timeout": timeout}
-        show(output, watch, lambda: exact_answer(group, topic, str(bootstrap_server), command_config, **limits))
-        return
-    if unread := typed_flags(_OF_EXACT):
-        raise click.UsageError(f"lag reads the tables: give {', '.join(unread)} with --exact only")
-
-    def ask() -> Answer:
-        reader = open_reader(tables, at, group, max_age=max_age)
-        age = Age.of(reader)
-        now = age.now
-        rows = _rows(reader, group, topic, now, with_time=with_time, is_text=output.is_text)
-        note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
-        missing = missing_of(reader, rows, group, topic, at) + no_history_messages(reader, rows, group, at)
-        columns = (*_KAFKAS, *(_TIME if with_time else ()), *_OURS, note)
-        closing = (
-            _closing(rows, age.as_of_text(reader.store, group), now)
-            + _without_any(rows, group, missing)
-            + unknown_text(reader)
-        )
-        warnings = age.lines_of(rows)
-        return Answer(columns, rows, closing, missing=missing, warnings=warnings)
-
-    show(output, watch, ask)
+def _has_time(asked: Asked) -> bool:
+    return asked.options["with_time"] or asked.options["min_time_lag"] is not None
 
 
-def _rows(
-    reader: ViewReader, group: tuple[str, ...], topic: tuple[str, ...], now: datetime, *, with_time: bool, is_text: bool
-) -> list[Row]:
-    where = {"group_id": group, "topic": topic}
-    found, columns = view_rows(reader, "lag", where), _SELECTED + ("" if is_text else _NOT_IN_TEXT)
-    if with_time:
-        times = view_rows(reader, "time_lag", where).select(_TIMES)
-        found = found.join(times, "group_id, topic, partition", "left")
+def _rows(asked: Asked) -> Rows:
+    found, columns = asked.view("lag"), _SELECTED
+    columns += "" if asked.is_text and asked.options["by"] != "member" else ", member_id"
+    columns += "" if asked.is_text else _NOT_IN_TEXT
+    if _has_time(asked):
+        found = found.join(asked.view("time_lag").select(_TIMES), "group_id, topic, partition", "left")
         columns += _SELECTED_TIME
-    rows = fetch_sorted(found.select(columns), '"group", topic, partition')
-    now_ms = milliseconds(now)
-    for row in rows:
-        _complete(row, now_ms, is_text=is_text)
+    rows = fetch_sorted(found.select(columns), "group_id, topic, partition")
+    if asked.options["not_ok"]:
+        levels = view_rows(asked.reader, "group_status", {"group_id": asked.groups}).select("group_id, level")
+        level_of = dict(levels.fetchall())
+        for row in rows:
+            row["level"] = level_of.get(row["group_id"])
     return rows
 
 
-def _complete(row: Row, now_ms: int, *, is_text: bool) -> None:
-    """Add times as text to a row; skip columns that text does not show, since there may be 100,000 rows."""
+def _summed(asked: Asked, rows: Rows) -> Rows:
+    """Return the rows of --by, the greatest lag first."""
+    if (by := asked.options["by"]) == "partition":
+        return rows
+    keys, parts = _BY[by][1], dict[tuple[Any, ...], Rows]()
+    for row in rows:
+        parts.setdefault(tuple(row[key] for key in keys), []).append(row)
+    summed = [_sum(alike) for alike in parts.values()]
+    return sorted(summed, key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
+
+
+def _sum(rows: Rows) -> Row:
+    def known(name: str) -> list[Any]:
+        return [row[name] for row in rows if row.get(name) is not None]
+
+    unknown = len(rows) - len(known("lag"))
+    return rows[0] | {
+        "groups": len({row["group_id"] for row in rows}),
+        "partitions": len(rows),
+        "lag": sum(known("lag")) if unknown < len(rows) else None,
+        "messages_lost": sum(known("messages_lost")),
+        "time_lag_seconds": max(known("time_lag_seconds"), default=None),
+        "time_lag_method": next(iter(sorted(known("time_lag_method"))), None),  # "at least" is before the others
+        "committed_ms": max(known("committed_ms"), default=None),
+        "as_of_ms": min(known("as_of_ms"), default=None),
+        "is_stale": any(known("is_stale")),
+        "note": f"the lag of {unknown} is unknown" if unknown else None,
+    }
+
+
+def _complete(asked: Asked, row: Row) -> None:
     committed = row["committed_ms"]
-    row["last_commit"] = None if committed is None else duration_text(now_ms - committed)
-    if not is_text:
-        row["commit_time"] = time_text(committed)
-        row["sampled_at"] = time_text(row["sampled_ms"])
-        row["as_of"] = time_text(row["as_of_ms"])
+    row["last_commit"] = None if committed is None else duration_text(milliseconds(asked.age.now) - committed)
     if "time_lag_seconds" in row:
         row["time_lag"] = waiting_time_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 
 
-def _closing(rows: list[Row], as_of: str, now: datetime) -> str:
+def _closing(asked: Asked, rows: Rows) -> str:
+    return _waiting(asked, rows) + _without_any(rows, asked.groups, asked.missing)
+
+
+def _waiting(asked: Asked, rows: Rows) -> str:
     behind = [row for row in rows if row["lag"]]
     waiting = sum(row["lag"] for row in behind)
     sample_times = {row["sampled_ms"] for row in rows if row["log_end_offset"] is not None}
     sampled = [datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in sample_times]
-    groups, lost = len({row["group"] for row in rows}), sum(row["messages_lost"] or 0 for row in rows)
-    ends = f", {ends_text(sampled, now)}" if rows else ""
+    groups, lost = len({row["group_id"] for row in rows}), sum(row["messages_lost"] or 0 for row in rows)
+    ends = f", {ends_text(sampled, asked.age.now)}" if rows else ""
     unknown, of_groups = sum(row["lag"] is None for row in rows), f"of {counted(groups, 'group')}"
     if rows and unknown == len(rows):
         waits = f"The lag of {counted(unknown, 'partition')} {of_groups} is unknown"
@@ -214,12 +168,12 @@ def _closing(rows: list[Row], as_of: str, now: datetime) -> str:
             waits = f"No message waits in {known}{partitions} {of_groups}"
         waits += f"; the lag of {unknown} is unknown" if unknown else ""
     deleted = f"; {lost} more {'was' if lost == 1 else 'were'} deleted from the log unread" if lost else ""
-    return f"{waits}{deleted}; {as_of}{ends}."
+    return f"{waits}{deleted}; {asked.as_of}{ends}."
 
 
-def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[str]) -> str:
+def _without_any(rows: Rows, groups: Collection[str], missing: Collection[str]) -> str:
     """Return which existing groups have nothing that could lag: without this, no row would look like no lag."""
-    found = {row["group"] for row in rows}
+    found = {row["group_id"] for row in rows}
     silent = [
         name
         for name in groups
@@ -229,3 +183,182 @@ def _without_any(rows: list[Row], groups: Collection[str], missing: Collection[s
     return (
         f" No committed offset and no partition: group{'s' if len(set(silent)) > 1 else ''} {names}." if silent else ""
     )
+
+
+_EXACT = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 9, "id"),
+    Column("current_offset", "CURRENT-OFFSET", 14, "id"),
+    Column("log_start_offset"),
+    Column("last_stable_offset"),
+    Column("log_end_offset", "LOG-END-OFFSET", 14, "id"),
+    _LAG,
+    Column("messages_lost"),
+    _TIME_LAG,
+    Column("time_lag_seconds"),
+    Column("next_offset", "NEXT-OFFSET", 11, "id"),
+    Column("next_timestamp", "WRITTEN-AT", 24, "time"),
+    Column("timestamp_type"),
+    Column("leader_id"),
+    Column("leader_epoch"),
+    Column("isolation_level"),
+    Column("next_timestamp_ms"),
+    Column("asked_at_ms"),
+    Column("asked_at"),
+    Column("errors"),
+    Column("error"),
+    _NOTE,
+)
+_OF_EXACT = ("bootstrap_server", "command_config", "isolation_level", "timeout")
+
+
+def _exact_if_asked(options: dict[str, Any]) -> Callable[[], Found] | None:
+    """Return the look-up in the live cluster, with --exact; else refuse the options that only it has."""
+    if not options.pop("exact"):
+        if unread := typed_flags(_OF_EXACT):
+            raise click.UsageError(f"lag reads the tables: give {', '.join(unread)} with --exact only")
+        return None
+    groups, server = options["group"], options["bootstrap_server"]
+    if server is None or not groups or options["at"] is not None or options["by"] != "partition" or options["not_ok"]:
+        raise click.UsageError(
+            "--exact reads the live cluster now: give --bootstrap-server and --group, and no --at, --by or --not-ok"
+        )
+    return lambda: _exact(options)
+
+
+def _exact(options: Mapping[str, Any]) -> Found:
+    """Return a row per partition with a committed offset; exit code 3 if a coordinator or leader does not answer."""
+    from offsetstream.cluster.answers import no_offset  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.offsets import committed_of  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.reading import exact_lags  # noqa: PLC0415 - imported on use
+
+    properties, timeout = client_properties(options["command_config"]), options["timeout"]
+    cluster = MetadataCache(options["bootstrap_server"], properties)
+    found = committed_of(cluster, properties, sorted(set(options["group"])), options["topic"], timeout)
+    by_group = {group_id: offsets for group_id, offsets in found.items() if not isinstance(offsets, str)}
+    committed = {
+        group_id: {place: offset for place, offset in offsets.items() if offset is not None}
+        for group_id, offsets in by_group.items()
+    }
+    level = options["isolation_level"]
+    lags = exact_lags(cluster, properties, committed, isolation_level=level, timeout=timeout)
+    now_ms = milliseconds(datetime.now(UTC))
+    rows = [_exact_row(each, now_ms) | {"isolation_level": level} for each in lags]
+    errors = {group_id: error for group_id, error in found.items() if isinstance(error, str)}
+    rows += [{"group": group_id, "error": error, "note": error} for group_id, error in errors.items()]
+    rows += [
+        {"group": group_id, "topic": topic, "partition": number, "error": None, "note": no_offset()}
+        for group_id, offsets in by_group.items()
+        for (topic, number), offset in offsets.items()
+        if offset is None
+    ]
+    rows.sort(key=lambda row: (row["group"], row.get("topic") or "", row.get("partition") or 0))
+    missing = [
+        f"group '{group_id}' has no such committed offset" for group_id, offsets in by_group.items() if not offsets
+    ]
+    closing, code = _exact_closing(rows, now_ms), _exact_exit_code(rows)
+    shown = [row for row in rows if is_late(options, row.get("lag"), row.get("time_lag_seconds"))]
+    return Found(_EXACT, shown, closing, code, missing)
+
+
+def _exact_row(lag: ExactLag, now_ms: int) -> Row:
+    reading, end = lag.reading, lag.reading.end
+    record = reading.records[0] if reading.records else None
+    waits = None if record is None or record.timestamp_ms is None else now_ms - record.timestamp_ms
+    if record is None and reading.error is None and not reading.is_blocked:
+        waits = 0  # there is nothing to read
+    return {
+        "group": lag.group_id,
+        "topic": lag.topic,
+        "partition": lag.partition,
+        "current_offset": reading.offset,
+        "log_start_offset": end and end.log_start_offset,
+        "last_stable_offset": end and end.last_stable_offset,
+        "log_end_offset": end and end.high_watermark,
+        "lag": end and max(0, end.high_watermark - max(reading.offset, end.log_start_offset or 0)),
+        "messages_lost": end and max(0, (end.log_start_offset or 0) - reading.offset),
+        "time_lag": duration_text(waits),
+        "time_lag_seconds": None if waits is None else waits / 1000,
+        "next_offset": record and record.offset,
+        "next_timestamp": record and time_text(record.timestamp_ms),
+        "timestamp_type": record and record.timestamp_type,
+        "leader_id": end and end.leader_id,
+        "leader_epoch": end and end.leader_epoch,
+        "next_timestamp_ms": record and record.timestamp_ms,
+        "asked_at_ms": now_ms,
+        "asked_at": time_text(now_ms),
+        "errors": reading.errors,
+        "error": reading.error,
+        "note": no_record_reason(lag.topic, reading),
+    }
+
+
+def _exact_closing(rows: Rows, now_ms: int) -> str:
+    waiting = [row for row in rows if row.get("time_lag_seconds")]
+    longest = max((row["time_lag_seconds"] for row in waiting), default=0)
+    failed = sum(1 for row in rows if row["error"])
+    return (
+        f"A record waits in {len(waiting)} of {counted(len(rows), 'partition')}, for {duration_text(longest * 1000)} "
+        f"at most, as of {time_text(now_ms)}" + (f"; {failed} could not be read." if failed else ".")
+    )
+
+
+def _exact_exit_code(rows: Rows) -> int:
+    if any(is_unreachable(row["error"]) for row in rows):
+        return UNREACHABLE
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+lag = Answer(
+    name="lag",
+    text="""Show how many messages wait for groups, by the end offsets that the job sampled.
+
+    The command reads the tables only. TIME-LAG is the age of the next message to read; ">" means at least that old.
+
+    Examples:
+      offsetstream lag --group my-group --time
+      offsetstream lag --all-groups --by group --limit 10
+      offsetstream lag --all-groups --topic orders --output csv
+      offsetstream lag --group 'team-a-*' --min-time-lag 5m
+      offsetstream lag --group my-group --at 03:00
+      offsetstream lag --group my-group --watch 10
+      offsetstream lag --group my-group --exact --bootstrap-server localhost:9092
+
+    LAG counts messages that a consumer can still read: no deleted ones and, where the job could check, no transaction
+    markers. --exact reads the live cluster and no table: it fetches the record at each committed offset, and TIME-LAG
+    is the age of that record. An offset outside the log is an error that shows the range of the log.
+
+    Exit codes: 1 a group or topic does not exist, or an offset is outside the log; 3 a partition does not answer.""",
+    filters=("groups", "topic"),
+    options=(
+        click.option(
+            "--by",
+            type=click.Choice(["partition", "group", "topic", "member"]),
+            default="partition",
+            show_default=True,
+            help="Sum up the partitions of each group, topic or member.",
+        ),
+        click.option("--time", "with_time", is_flag=True, help="Add TIME-LAG: how long the next message has waited."),
+        click.option(
+            "--exact",
+            is_flag=True,
+            help="Read the record at each committed offset from the live cluster for an exact TIME-LAG.",
+        ),
+        isolation_option,
+        reading_timeout_option,
+        cluster_options,
+    ),
+    view="lag",
+    rows=_rows,
+    columns=_columns,
+    shown=_summed,
+    complete=_complete,
+    closing=_closing,
+    instead=_exact_if_asked,
+    worst="lag:desc",
+    not_ok=lambda row: row["level"] in NOT_WELL,
+    lag="lag",
+    time_lag="time_lag_seconds",
+).command()

@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import AGE, Age
-from offsetstream.cli.answers import Answer, at_option, fetch_sorted, open_reader, show, table_of
+from offsetstream.cli.answers import Found, at_option, fetch_sorted, open_reader, show, table_of
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import warn_if_loading
-from offsetstream.cli.missing import no_history_messages, unknown_text
+from offsetstream.cli.names import no_history_messages, unknown_text
 from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column, RereadParts
+from offsetstream.cli.output import Column, Output, RereadParts
 from offsetstream.cli.times import capitalized
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
@@ -102,7 +101,7 @@ def _list_at(
 ) -> None:
     """List the groups as they were at a past time."""
 
-    def ask() -> Answer:
+    def ask() -> Found:
         reader = open_reader(tables, at, max_age=max_age)
         age, found = Age.of(reader), fetch_sorted(table_of(reader, "groups", {}), "group_id")
         part = {name: [row[name] for row in found] for name in _READ}
@@ -110,7 +109,7 @@ def _list_at(
         closing = f"{capitalized(age.as_of_text(reader.store))}.{unknown_text(reader)}"
         rows = [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
         nothing = no_history_messages(reader, found, (), at)
-        return Answer(_LIST, rows, closing, missing=nothing, warnings=age.lines())
+        return Found(_LIST, rows, closing, missing=nothing, warnings=age.lines())
 
     show(output, None, ask)
 

@@ -17,7 +17,7 @@ from offsetstream.cli.describe import OFFSET_STATE, End, offset_state
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.missing import missing_of, no_history_messages, unknown_text
+from offsetstream.cli.names import missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
@@ -26,8 +26,7 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column, RereadRows
+from offsetstream.cli.output import Column, Output, RereadRows
 from offsetstream.cli.sampled_end_offsets import SampledEndOffsets, TopicPartition
 from offsetstream.cli.times import capitalized, time_text
 from offsetstream.tables.location import store_at
@@ -36,14 +35,14 @@ from offsetstream.tables.lookup import Lookup
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
-_ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14), Column("lag", "LAG", 8))
+_ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14, "id"), Column("lag", "LAG", 8, "number"))
 # METADATA is last, since it may be long.
 _LIST = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 10),
-    Column("committed_offset", "COMMITTED-OFFSET", 16),
-    Column("leader_epoch", "LEADER-EPOCH", 12),
+    Column("partition", "PARTITION", 10, "id"),
+    Column("committed_offset", "COMMITTED-OFFSET", 16, "id"),
+    Column("leader_epoch", "LEADER-EPOCH", 12, "id"),
     Column("commit_time", "COMMIT-TIME", 24),
     *_ENDS,
     Column("metadata", "METADATA"),

@@ -9,8 +9,7 @@ import click
 
 from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column, Output
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lookup import Lookup
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 _COLUMNS = (
     Column("group", "GROUP", 15),
     Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 9),
-    Column("committed_offset", "COMMITTED-OFFSET", 16),
-    Column("live_offset", "LIVE-OFFSET", 11),
-    Column("difference", "DIFFERENCE", 10),
+    Column("partition", "PARTITION", 9, "id"),
+    Column("committed_offset", "COMMITTED-OFFSET", 16, "id"),
+    Column("live_offset", "LIVE-OFFSET", 11, "id"),
+    Column("difference", "DIFFERENCE", 10, "number"),
     Column("leader_epoch"),
     Column("live_leader_epoch"),
     Column("metadata"),

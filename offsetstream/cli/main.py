@@ -9,12 +9,15 @@ from typing import Any
 import click
 
 from offsetstream.cli.descriptors import end_quietly, flush_answers, hold_standard_descriptors
+from offsetstream.cli.failures import (
+    OneLineErrors,
+    command_path,
+    missing_package,
+)
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
-from offsetstream.cli.unknown_errors import is_of_click, is_storage_error, unknown_error
 from offsetstream.embedded.file_names import start_java_in_utf8
-from offsetstream.errors import MissingPackageError, OffsetstreamError, first_line, is_interrupt, text_with_cause
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.version import __version__
 
 _ENVIRONMENT_PREFIX = "OFFSETSTREAM"
@@ -63,81 +66,6 @@ SUBCOMMANDS = {
     },
 }
 
-# The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
-_EXTRAS = {
-    **dict.fromkeys(("confluent_kafka", "cryptography", "javaproperties"), "cluster"),
-    **dict.fromkeys(("delta", "pandas", "prometheus_client", "py4j", "pyspark"), "spark"),
-    **dict.fromkeys(("jinja2", "markupsafe", "vl_convert"), "report"),
-    "aws_msk_iam_sasl_signer": "msk",
-}
-_SUFFICES = {
-    "demo": "all",
-    **dict.fromkeys(("dump", "lag", "offsets list", "partitions", "peek", "repair", "verify"), "spark"),
-}
-
-
-class OneLineErrors(click.Command):
-    """A command whose known errors become one line on stderr and an exit code."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the options; some, such as --help, print."""
-        try:
-            return super().make_context(*args, **kwargs)
-        except (OffsetstreamError, OSError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise
-            print_line(f"Error: {first_line(error)}")
-            raise click.exceptions.Exit(getattr(error, "exit_code", OffsetstreamError.exit_code)) from error
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except (OffsetstreamError, ModuleNotFoundError) as error:
-            reported = (
-                missing_package(error, _path(ctx, ctx.invoked_subcommand))
-                if isinstance(error, ModuleNotFoundError)
-                else _damage(error) or error
-            )
-            print_line(f"Error: {' '.join(str(reported).splitlines())}")
-            ctx.exit(reported.exit_code)
-        except Exception as error:
-            if is_interrupt(error):
-                raise KeyboardInterrupt from error
-            if is_of_click(error):
-                raise
-            known = _damage(error) or (first_line(error) if is_storage_error(error) else None)
-            print_line(f"Error: {known or unknown_error(error)}")
-            ctx.exit(OffsetstreamError.exit_code)
-
-
-def _damage(error: Exception) -> OffsetstreamError | None:
-    """Return an error that names the damaged file of a table, if that is why the command failed."""
-    if not any(mark in text_with_cause(error) for mark in (".parquet", "_delta_log")):
-        return None
-    from offsetstream.tables.damage import damage_in  # noqa: PLC0415 - rarely needed
-
-    return damage_in(error)
-
-
-def missing_package(error: ModuleNotFoundError, path: str) -> OffsetstreamError:
-    """Return an error that names the extra to install for the command. Raise `error` if no extra has the package."""
-    package = (error.name or "").partition(".")[0]
-    if package not in _EXTRAS:
-        raise error
-    extra = _EXTRAS[package]
-    if extra in {"cluster", "spark"}:
-        extra = _SUFFICES.get(path, extra)
-    return MissingPackageError(package, "databricks" if extra == "spark" and is_databricks() else extra)
-
-
-def _path(ctx: click.Context | None, subcommand: str | None) -> str:
-    names = [subcommand]
-    while ctx is not None and ctx.parent is not None:
-        names.append(ctx.info_name)
-        ctx = ctx.parent
-    return " ".join(filter(None, reversed(names)))
-
 
 class LazyGroup(OneLineErrors, click.Group):
     """A group that imports a subcommand when it is called (click's documented recipe)."""
@@ -185,7 +113,7 @@ class LazyGroup(OneLineErrors, click.Group):
         try:
             command: click.Command = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
-            raise missing_package(error, _path(ctx, cmd_name)) from None
+            raise missing_package(error, command_path(ctx, cmd_name)) from None
         if ctx.parent is None and not isinstance(command, click.Group):
             command.context_settings.setdefault("auto_envvar_prefix", _ENVIRONMENT_PREFIX)
         return command

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
+from offsetstream.cli.output import Column
 from offsetstream.cli.own_spark import open_with_spark, own_spark
-from offsetstream.cli.rows import Column
 from offsetstream.cli.times import instant_text
 from offsetstream.maintenance.settings import MaintenanceSettings, horizons
 from offsetstream.tables.location import store_at
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("table", "TABLE"),
-    Column("files_before", "FILES"),
-    Column("files_after", "FILES-AFTER"),
-    Column("bytes_before", "BYTES"),
-    Column("bytes_after", "BYTES-AFTER"),
-    Column("log_files_before", "LOG-FILES"),
-    Column("log_files_after", "LOG-FILES-AFTER"),
-    Column("files_compacted", "COMPACTED"),
-    Column("rows_thinned", "ROWS-THINNED"),
+    Column("files_before", "FILES", 0, "number"),
+    Column("files_after", "FILES-AFTER", 0, "number"),
+    Column("bytes_before", "BYTES", 0, "number"),
+    Column("bytes_after", "BYTES-AFTER", 0, "number"),
+    Column("log_files_before", "LOG-FILES", 0, "number"),
+    Column("log_files_after", "LOG-FILES-AFTER", 0, "number"),
+    Column("files_compacted", "COMPACTED", 0, "number"),
+    Column("rows_thinned", "ROWS-THINNED", 0, "number"),
     Column("note", "NOTE"),
 )
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import click
 
 from offsetstream.cli.all_clusters import is_explicit, require_from_file
 from offsetstream.cli.answers import NOT_OK, clear
+from offsetstream.cli.failures import is_storage_error
 from offsetstream.cli.messages import prefix_lines, print_line
 from offsetstream.cli.options import GATHERED, Command, configurable
-from offsetstream.cli.output import Closing, Output
-from offsetstream.cli.rows import Block, Blocks, Column, Row, merge_blocks
-from offsetstream.cli.unknown_errors import is_storage_error
+from offsetstream.cli.output import Block, Blocks, Closing, Column, Output, Row, all_columns, merge_blocks
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
@@ -27,6 +25,8 @@ _COMMON = (
     "output_format",
     "output_file",
     "raw",
+    "wide",
+    "no_pager",
 )  # options of the combined answer; a cluster's section cannot change them
 
 
@@ -44,7 +44,7 @@ def query_all_clusters(ctx: click.Context, ask: Command, clusters: Mapping[str, 
             gathered = Gathered()
             ctx.meta[GATHERED] = gathered
             codes = {_ask(ctx, ask, name, fill, gathered) for name, fill in clusters.items()}
-            gathered.print(clears=watch is not None)
+            gathered.print(is_watched=watch is not None)
             if watch is None:
                 ctx.exit(_worst(codes))
             time.sleep(watch)
@@ -126,18 +126,19 @@ class Gathered:
         self.outputs.append(output)
         return _Gathering(self, output)
 
-    def print(self, *, clears: bool) -> None:
+    def print(self, *, is_watched: bool) -> None:
         """Print all answers as one table, or as blocks. The outputs are all alike; the last one prints."""
         if not self.parts:
             return
         output = self.outputs[-1]
-        if clears:
+        if is_watched:
+            output.pager = False
             clear(output)
         blocks = [_with_cluster(part.cluster, block) for part in self.parts for block in part.blocks]
         if not self.is_table:
             output.blocks(merge_blocks(blocks))
         elif blocks:
-            output.table(_columns(blocks), [row for block in blocks for row in block.rows])
+            output.table(all_columns(blocks), [row for block in blocks for row in block.rows])
         for part in self.parts:
             if part.closing is not None:
                 print_line(f"{part.cluster}: {part.closing}", err=not (output.is_text and output.file is None))
@@ -166,16 +167,3 @@ class _Gathering(Output):
 
 def _with_cluster(cluster: str, block: Block) -> Block:
     return Block((CLUSTER, *block.columns), [{**row, CLUSTER.name: cluster} for row in block.rows])
-
-
-def _columns(blocks: list[Block]) -> list[Column]:
-    """Return all columns, in the order of the block with the most. A column is in text if any block shows it."""
-    columns: dict[str, Column] = {}
-    for column in chain.from_iterable(_longest_first(blocks)):
-        known = columns.get(column.name)
-        columns[column.name] = column if known is None or known.heading is None else known
-    return list(columns.values())
-
-
-def _longest_first(blocks: list[Block]) -> Iterator[Sequence[Column]]:
-    return (block.columns for block in sorted(blocks, key=lambda block: -len(block.columns)))

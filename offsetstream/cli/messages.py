@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +27,12 @@ def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
 
     Lines about one of several clusters always go to stderr. `fg` is the colour on a terminal.
     """
-    click.secho(_prefixed(line), err=err or bool(_prefix.get()), fg=fg)
+    click.secho(_prefixed(line), err=err or bool(_prefix.get()), fg=fg if allows_color() else None)
+
+
+def allows_color() -> bool:
+    """Tell whether a terminal may have colours (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")
 
 
 def print_lines(lines: Sequence[str]) -> None:

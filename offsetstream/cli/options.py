@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.all_clusters import ASKED, FILL, FLAG, LOOKUPS, clusters_of, over_all
-from offsetstream.cli.output import Output
+from offsetstream.cli.output import Chosen, Output
 from offsetstream.cli.times import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
@@ -234,34 +234,72 @@ def cluster_options(command: Command) -> Command:
 
 
 def output_options(command: Command) -> Command:
-    """Add `--output`, `--file` and `--raw`, which `output_of` reads."""
-    formats = click.option(
-        "--output",
-        "output_format",
-        type=click.Choice(["text", "json", "csv"]),
-        default="text",
-        show_default=True,
-        envvar="OFFSETSTREAM_OUTPUT",
-        help="Set the format; JSON and CSV have more columns.",
+    """Add `--output`, `--file`, `--raw`, `--wide` and `--no-pager`, which `output_of` reads."""
+    options = [
+        click.option(
+            "--output",
+            "output_format",
+            type=click.Choice(["text", "json", "csv"]),
+            default="text",
+            show_default=True,
+            envvar="OFFSETSTREAM_OUTPUT",
+            help="Set the format; JSON and CSV have more columns.",
+        ),
+        click.option(
+            "--file",
+            "output_file",
+            metavar="FILE",
+            envvar="OFFSETSTREAM_FILE",
+            help="Write to this file (default: stdout).",
+        ),
+        click.option(
+            "--raw",
+            is_flag=True,
+            envvar="OFFSETSTREAM_RAW",
+            help="Do not put ' before CSV values that look like formulas.",
+        ),
+        click.option(
+            "--wide", is_flag=True, envvar="OFFSETSTREAM_WIDE", help="Cut no cell to the width of the terminal."
+        ),
+        click.option(
+            "--no-pager",
+            is_flag=True,
+            envvar="OFFSETSTREAM_NO_PAGER",
+            help="Do not show a long answer in a pager (OFFSETSTREAM_PAGER, PAGER, or less).",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def row_options(command: Command) -> Command:
+    """Add `--sort` and `--limit` to `output_options`, for look-ups."""
+    sort = click.option(
+        "--sort",
+        allow_from_autoenv=False,
+        metavar="COLUMN[:desc]",
+        help="Sort by this column, named as in text or JSON; rows without a value come last.",
     )
-    file = click.option(
-        "--file",
-        "output_file",
-        metavar="FILE",
-        envvar="OFFSETSTREAM_FILE",
-        help="Write to this file (default: stdout).",
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        allow_from_autoenv=False,
+        metavar="N",
+        help="Show only the first N rows.",
     )
-    raw = click.option(
-        "--raw",
-        is_flag=True,
-        envvar="OFFSETSTREAM_RAW",
-        help="Do not put ' before CSV values that look like formulas.",
-    )
-    return formats(file(raw(command)))
+    return sort(limit(output_options(command)))
 
 
 def output_of(options: dict[str, Any]) -> Output:
-    """Remove the options of `output_options` from `options` and return their Output."""
-    output = Output(options.pop("output_format"), options.pop("output_file"), raw=options.pop("raw"))
+    """Remove the options of `output_options` and `row_options` from `options` and return their Output."""
+    output = Output(
+        options.pop("output_format"),
+        options.pop("output_file"),
+        raw=options.pop("raw"),
+        wide=options.pop("wide"),
+        pager=not options.pop("no_pager"),
+        chosen=Chosen(options.pop("sort", None), options.pop("limit", None)),
+    )
     gathered = click.get_current_context().meta.get(GATHERED)
     return output if gathered is None else gathered.collecting_output(output)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.options import output_of, output_options
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.coordinator import partitioning
 
 _COLUMNS = (Column("group_id", "GROUP", 15), Column("partition", "PARTITION"))

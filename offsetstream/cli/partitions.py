@@ -11,26 +11,26 @@ from offsetstream.cli.blocked import show_blocked
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup, Row
 
 _PARTITIONS = (
-    Column("offsets_partition", "PARTITION"),
+    Column("offsets_partition", "PARTITION", 0, "id"),
     Column("load_state", "STATE"),
-    Column("load_id", "LOAD"),
-    Column("coordinator_id", "COORDINATOR"),
-    Column("coordinator_epoch", "EPOCH"),
+    Column("load_id", "LOAD", 0, "id"),
+    Column("coordinator_id", "COORDINATOR", 0, "id"),
+    Column("coordinator_epoch", "EPOCH", 0, "id"),
     Column("coordinator_available", "AVAILABLE"),
-    Column("next_offset", "NEXT-OFFSET"),
-    Column("last_stable_offset", "LAST-STABLE-OFFSET"),
-    Column("high_watermark", "HIGH-WATERMARK"),
-    Column("waiting_records", "WAITING"),
-    Column("blocked_records", "BLOCKED"),
+    Column("next_offset", "NEXT-OFFSET", 0, "id"),
+    Column("last_stable_offset", "LAST-STABLE-OFFSET", 0, "id"),
+    Column("high_watermark", "HIGH-WATERMARK", 0, "id"),
+    Column("waiting_records", "WAITING", 0, "number"),
+    Column("blocked_records", "BLOCKED", 0, "number"),
     Column("last_stable_offset_since", "BLOCKED-SINCE"),
-    Column("groups_count", "GROUPS-AT-LOAD"),
-    Column("offsets_count", "OFFSETS-AT-LOAD"),
+    Column("groups_count", "GROUPS-AT-LOAD", 0, "number"),
+    Column("offsets_count", "OFFSETS-AT-LOAD", 0, "number"),
     Column("caught_up_at", "CAUGHT-UP-AT"),
     Column("log_id"),
     Column("log_start_offset"),
@@ -47,18 +47,18 @@ _PARTITIONS = (
 )
 _EVENTS = (
     Column("event_at", "TIME", 24),
-    Column("offsets_partition", "PARTITION"),
+    Column("offsets_partition", "PARTITION", 0, "id"),
     Column("event", "EVENT", 20),
     Column("source", "SOURCE"),
-    Column("load_id", "LOAD"),
-    Column("coordinator_id", "COORDINATOR"),
-    Column("coordinator_epoch", "EPOCH"),
-    Column("previous_coordinator_id", "PREVIOUS-COORDINATOR"),
-    Column("previous_coordinator_epoch", "PREVIOUS-EPOCH"),
-    Column("records", "RECORDS"),
-    Column("groups", "GROUPS"),
-    Column("offsets", "OFFSETS"),
-    Column("milliseconds", "MS"),
+    Column("load_id", "LOAD", 0, "id"),
+    Column("coordinator_id", "COORDINATOR", 0, "id"),
+    Column("coordinator_epoch", "EPOCH", 0, "id"),
+    Column("previous_coordinator_id", "PREVIOUS-COORDINATOR", 0, "id"),
+    Column("previous_coordinator_epoch", "PREVIOUS-EPOCH", 0, "id"),
+    Column("records", "RECORDS", 0, "number"),
+    Column("groups", "GROUPS", 0, "number"),
+    Column("offsets", "OFFSETS", 0, "number"),
+    Column("milliseconds", "MS", 0, "number"),
     Column("detail", "DETAIL"),
     Column("log_id"),
     Column("checkpoint_id"),

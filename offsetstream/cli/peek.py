@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.live_options import (
     UNREACHABLE,
     is_unreachable,
@@ -15,11 +16,10 @@ from offsetstream.cli.live_options import (
     no_record_reason,
     reading_timeout_option,
 )
-from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, output_options
+from offsetstream.cli.output import Column
 from offsetstream.cli.record_text import record_row
-from offsetstream.cli.rows import Column
 from offsetstream.cli.times import Instant, milliseconds
 from offsetstream.errors import UsageError
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("topic", "TOPIC", 10),
-    Column("partition", "PARTITION"),
-    Column("offset", "OFFSET", 8),
+    Column("partition", "PARTITION", 0, "id"),
+    Column("offset", "OFFSET", 8, "id"),
     Column("timestamp", "TIMESTAMP", 24),
-    Column("key_size", "KEY-SIZE"),
-    Column("value_size", "VALUE-SIZE"),
+    Column("key_size", "KEY-SIZE", 0, "number"),
+    Column("value_size", "VALUE-SIZE", 0, "number"),
     Column("key", "KEY", 10),
     Column("headers", "HEADERS"),
     Column("timestamp_ms"),

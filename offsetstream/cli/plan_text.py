@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsetstream.cli.answers import Row
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column, Output
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ _SHOWN = 20  # objections and notes that are printed as sentences
 _COLUMNS = (
     Column("group", "GROUP", 30),
     Column("topic", "TOPIC", 30),
-    Column("partition", "PARTITION", 10),
-    Column("new_offset", "NEW-OFFSET", 15),
-    Column("current_offset", "CURRENT-OFFSET", 15),
-    Column("skipped", "SKIPPED", 8),
-    Column("read_again", "READ-AGAIN", 10),
+    Column("partition", "PARTITION", 10, "id"),
+    Column("new_offset", "NEW-OFFSET", 15, "id"),
+    Column("current_offset", "CURRENT-OFFSET", 15, "id"),
+    Column("skipped", "SKIPPED", 8, "number"),
+    Column("read_again", "READ-AGAIN", 10, "number"),
     Column("log_start_offset"),
-    Column("log_end_offset", "LOG-END-OFFSET", 15),
+    Column("log_end_offset", "LOG-END-OFFSET", 15, "id"),
     Column("topic_id"),
     Column("current_leader_epoch"),
     Column("new_leader_epoch"),

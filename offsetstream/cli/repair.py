@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import (
     client_properties,
@@ -19,7 +19,7 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UsageError
 from offsetstream.stream.lifecycle.heartbeat import Heartbeat
@@ -35,7 +35,7 @@ from offsetstream.verify.repair import Repair, damaged_records, find_damage, rem
 _COLUMNS = (
     Column("table", "TABLE"),
     Column("damage", "DAMAGE"),
-    Column("rows", "ROWS"),
+    Column("rows", "ROWS", 0, "number"),
     Column("remedy", "REMEDY"),
     Column("file", None),
 )

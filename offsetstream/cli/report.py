@@ -10,9 +10,9 @@ import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.missing import require_known
+from offsetstream.cli.names import require_known
 from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
 from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cli.times import capitalized, instant_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.cluster_changes import Operator, Session, open_session, operating_options, show_or_execute
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options
 from offsetstream.cli.times import Duration, Instant, milliseconds
 from offsetstream.errors import UsageError

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.all_clusters import FLAG, clusters_of, require_from_file
+from offsetstream.cli.failures import is_unknown, unknown_error
 from offsetstream.cli.messages import counted, printable
 from offsetstream.cli.options import config_option, properties_of_config, settings_options
 from offsetstream.cli.signals import stop_at_end_of_input, stop_on_signal
 from offsetstream.cli.supervisor import SUPERVISED, ClusterJob, Supervisor
-from offsetstream.cli.unknown_errors import is_unknown, unknown_error
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.schema import CONFIG_VARIABLE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, tables_option
 from offsetstream.cli.own_spark import spark_options

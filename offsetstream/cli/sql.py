@@ -13,11 +13,10 @@ from typing import Any
 import click
 
 from offsetstream.cli.all_clusters import asked_clusters
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import SECONDS, Value, config_option, output_of, output_options, tables_option
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Column, RereadRows
+from offsetstream.cli.output import Column, Output, RereadRows
 from offsetstream.cli.times import Instant, instant_text
 from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds

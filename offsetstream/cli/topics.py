@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import Answer, show, topic_options, watch_option
+from offsetstream.cli.answers import Found, show, topic_options, watch_option
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
-from offsetstream.cli.main import OneLineErrors
 from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import (
     client_properties,
@@ -23,7 +23,7 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.rows import Column
+from offsetstream.cli.output import Column
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import TablesError, UsageError
 from offsetstream.tables.location import store_at
@@ -36,13 +36,13 @@ _COLUMNS = (
     Column("topic", "TOPIC", 15),
     Column("topic_id"),
     Column("is_internal"),
-    Column("partition", "PARTITION"),
-    Column("leader", "LEADER"),
-    Column("leader_epoch", "LEADER-EPOCH"),
+    Column("partition", "PARTITION", 0, "id"),
+    Column("leader", "LEADER", 0, "id"),
+    Column("leader_epoch", "LEADER-EPOCH", 0, "id"),
     Column("replicas", "REPLICAS", 8),
     Column("in_sync_replicas", "ISR", 5),
-    Column("log_start_offset", "LOG-START-OFFSET"),
-    Column("log_end_offset", "LOG-END-OFFSET"),
+    Column("log_start_offset", "LOG-START-OFFSET", 0, "id"),
+    Column("log_end_offset", "LOG-END-OFFSET", 0, "id"),
     Column("last_stable_offset"),
     Column("error"),
 )
@@ -104,7 +104,7 @@ def describe(
     source = click.get_current_context().get_parameter_source("tables")
     store = _store(cluster, tables, must_be_there=source is not ParameterSource.DEFAULT)
 
-    def ask() -> Answer:
+    def ask() -> Found:
         refused = cluster.refresh(topic or None)
         if hidden := [name for name, error in refused.items() if error == HIDDEN]:
             raise cluster.lacks(describe_each("topic", hidden))
@@ -119,7 +119,7 @@ def describe(
         missing = gone + [f"topic '{name}': {error}" for name, error in sorted(refused.items())]
         warnings = [] if age is None else age.lines()
         silent = any(is_unreachable(row["error"]) for row in rows)
-        return Answer((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing, warnings)
+        return Found((*_COLUMNS, *_GROUPS), rows, closing, UNREACHABLE if silent else 0, missing, warnings)
 
     show(output, watch, ask)
 

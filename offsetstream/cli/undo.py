@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from offsetstream.cli.cluster_changes import Operator, open_session, operating_options, show_or_execute, snapshot_path
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options
 from offsetstream.errors import OtherClusterError

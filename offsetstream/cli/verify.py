@@ -19,9 +19,8 @@ from offsetstream.cli.options import (
     output_options,
     tables_option,
 )
-from offsetstream.cli.output import Output
+from offsetstream.cli.output import Column, Output
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
-from offsetstream.cli.rows import Column
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster

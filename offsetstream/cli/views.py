@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.main import OneLineErrors
+from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, tables_option
+from offsetstream.cli.output import Column
 from offsetstream.cli.own_spark import own_spark, spark_options
-from offsetstream.cli.rows import Column
 from offsetstream.cli.serving import database_of, script, serve
 from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.tables.location import store_at

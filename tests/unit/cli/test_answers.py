@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cli.rebalances import merged
+from offsetstream.cli.group_history import merged
 from testkit.group_world import GroupWorld
 from testkit.page import IDS
 from testkit.sampled_logs import START_MS, instant

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetstream.cli.messages import printable
-from offsetstream.cli.output import Output
-from offsetstream.cli.rows import Block, Blocks, Column, RereadParts, RereadRows, merge_blocks
+from offsetstream.cli.output import Block, Blocks, Column, Output, RereadParts, RereadRows, merge_blocks
 from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))

@@ -1,13 +1,13 @@
-"""Messages about groups and topics that an answer lacks: unknown or deleted names, and times without history."""
+"""Groups and topics that a user names: by an exact id or a pattern; and what to say of those that are not there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.cli.answers import Row
-from offsetstream.cli.messages import counted
+from offsetstream.cli.messages import counted, printable
 from offsetstream.cli.times import instant_text
 from offsetstream.errors import UnknownNameError
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
+Row = Mapping[str, Any]
+
+_PATTERN = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _LONGEST = 300  # characters: longer names are not compared for likeness
 # Tables with known names.
 _NAMES = {
@@ -24,6 +27,36 @@ _NAMES = {
 # Tables with names of topics that no group has committed to.
 _MENTIONED = {"group_id": (), "topic": ("topics", "topic_partitions", "member_assignments")}
 _KIND = {"group_id": "group", "topic": "topic"}
+
+
+def expand(tables: Store, column: str, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the wanted ids, with the ids that a pattern (`team-a-*`) matches in its place.
+
+    An id that the tables know is no pattern, whatever characters it has. Raise UnknownNameError for a pattern that
+    matches no id.
+    """
+    if not any(is_pattern(each) for each in wanted):
+        return tuple(wanted)
+    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+
+    reader = ViewReader(tables)
+    patterns = [each for each in wanted if is_pattern(each)]
+    known, found = _known(reader, column, patterns, _MENTIONED[column]), dict[str, None]()
+    query = f"SELECT {column} FROM ({_names_sql(reader, column, _MENTIONED[column])}) WHERE {column} GLOB ? ORDER BY 1"  # noqa: S608 - our names
+    for each in wanted:
+        if not is_pattern(each) or each in known:
+            found[each] = None
+            continue
+        matching = [row[0] for row in reader.connection.execute(query, [each]).fetchall()]
+        if not matching:
+            raise UnknownNameError(f"no {_KIND[column]} has the id '{printable(each)}' or matches it as a pattern")
+        found |= dict.fromkeys(matching)
+    return tuple(found)
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a name may be a pattern: * stands for any text, ? for a character, [ab] for one of some."""
+    return _PATTERN.search(name) is not None
 
 
 def missing_messages(
