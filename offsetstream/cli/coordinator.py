@@ -12,12 +12,13 @@ from offsetstream.cli.describe import broker_text
 from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line
+from offsetstream.cli.names import expand
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
     max_age_option,
     output_of,
-    output_options,
+    row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
@@ -72,13 +73,13 @@ Exit codes: 1 a group has no coordinator, or the cluster and the tables differ; 
     multiple=True,
     required=True,
     metavar="GROUP",
-    help="Group id; the group need not exist (repeatable, required).",
+    help="Group id; the group need not exist. Or a pattern such as 'team-a-*' (repeatable, required).",
 )
 @reading_timeout_option
 @max_age_option
 @cluster_options
 @tables_option
-@output_options
+@row_options
 def coordinator(
     *,
     group: tuple[str, ...],
@@ -95,6 +96,7 @@ def coordinator(
     """
     output = output_of(options)
     lookup = Lookup(store_at(tables))
+    group = expand(lookup.store, "group_id", group)
     warn_if_loading(lookup, group)
     partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
     placement = read_placement(lookup)

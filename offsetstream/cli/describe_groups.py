@@ -12,20 +12,20 @@ import click
 
 from offsetstream.cli import describe as views
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import at_option, open_reader
+from offsetstream.cli.answers import at_option, named_group_options, open_reader, require_groups
 from offsetstream.cli.describe_offsets import offset_columns, topic_partitions
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.group_state import Group, GroupBatch, read_batches
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line, print_lines
-from offsetstream.cli.names import missing_messages, unknown_past_messages, unknown_text
+from offsetstream.cli.names import expand, missing_messages, unknown_past_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
     max_age_option,
     output_of,
-    output_options,
+    row_options,
     tables_option,
 )
 from offsetstream.cli.output import Blocks, Closing, Column, Output, RereadParts, merge_blocks
@@ -80,8 +80,7 @@ The address of a coordinator needs --bootstrap-server. ASSIGNMENT-STRATEGY is - 
 Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader does not answer.""",
 )
 @config_option("groups.describe")
-@click.option("--group", multiple=True, metavar="GROUP", help="Describe this group (repeatable; or --all-groups).")
-@click.option("--all-groups", is_flag=True, help="Describe all groups.")
+@named_group_options
 @click.option(
     "--offsets",
     "view",
@@ -96,7 +95,7 @@ Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader
 @max_age_option
 @cluster_options
 @tables_option
-@output_options
+@row_options
 def describe_groups(
     *,
     group: tuple[str, ...],
@@ -111,13 +110,13 @@ def describe_groups(
     **options: Any,
 ) -> None:
     """Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time."""
-    if bool(group) == all_groups:
-        raise click.UsageError("give --group or --all-groups")
-    output = output_of(options)
+    require_groups(group, all_groups)
+    output, store = output_of(options), store_at(tables)
+    group = expand(store, "group_id", group)
     if at is not None:
         _describe_at(output, open_reader(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
         return
-    lookup = Lookup(store_at(tables))
+    lookup = Lookup(store)
     wanted = None if all_groups else set(group)
     warn_if_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)

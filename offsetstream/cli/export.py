@@ -10,15 +10,25 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import Row, at_option, fetch_sorted, open_reader, table_of, topic_options
+from offsetstream.cli.answers import (
+    Row,
+    at_option,
+    fetch_sorted,
+    named_group_options,
+    open_reader,
+    require_groups,
+    table_of,
+    topic_options,
+)
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.names import missing_messages, missing_of, unknown_text
+from offsetstream.cli.names import expand, is_pattern, missing_messages, missing_of, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError
 from offsetstream.tables.filtered_names import FilteredNames
+from offsetstream.tables.location import store_at
 
 _TIMES_SECONDS = 60.0
 _LONGEST_PLAIN = 24  # characters: Jackson quotes every longer text
@@ -40,8 +50,7 @@ on another cluster, and Kafka's tool does not. Kafka's tool resets a group only 
 Exit code 1: a group had no offset.""",
 )
 @config_option("offsets.export")
-@click.option("--group", multiple=True, metavar="GROUP", help="Export this group (repeatable; or --all-groups).")
-@click.option("--all-groups", is_flag=True, help="Export all groups.")
+@named_group_options
 @topic_options
 @at_option
 @max_age_option
@@ -65,8 +74,9 @@ def export(
     output_file: str | None,
 ) -> None:
     """Write committed offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them."""
-    if bool(group) == all_groups:
-        raise click.UsageError("give --group or --all-groups")
+    require_groups(group, all_groups)
+    store, is_one_id = store_at(tables), len(group) == 1 and not is_pattern(group[0])
+    group, topic = expand(store, "group_id", group), expand(store, "topic", topic)
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
     age.warn_about_groups(reader.store, group)
@@ -77,7 +87,7 @@ def export(
     ]
     missing += missing_messages(reader, "topic", topic, {row["topic"] for row in rows})
     if not missing:
-        lines = _lines(rows, with_group=len(group) != 1)
+        lines = _lines(rows, with_group=not is_one_id)
         if with_times:
             lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
         Output(file=output_file).pieces(lines)

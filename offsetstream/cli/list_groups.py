@@ -14,7 +14,7 @@ from offsetstream.cli.answers import Found, at_option, fetch_sorted, open_reader
 from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.names import no_history_messages, unknown_text
-from offsetstream.cli.options import config_option, max_age_option, output_of, output_options, tables_option
+from offsetstream.cli.options import config_option, max_age_option, output_of, row_options, tables_option
 from offsetstream.cli.output import Column, Output, RereadParts
 from offsetstream.cli.times import capitalized
 from offsetstream.tables.location import store_at
@@ -66,7 +66,7 @@ Examples:
 @at_option
 @max_age_option
 @tables_option
-@output_options
+@row_options
 def list_groups(
     *,
     state: tuple[str, ...],

@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.age import AGE, Age
-from offsetstream.cli.answers import at_option, ends_of, ends_text, fetch_sorted, open_reader, table_of
+from offsetstream.cli.answers import (
+    at_option,
+    ends_of,
+    ends_text,
+    fetch_sorted,
+    group_options,
+    open_reader,
+    partition_options,
+    table_of,
+    topic_options,
+)
 from offsetstream.cli.describe import OFFSET_STATE, End, offset_state
 from offsetstream.cli.live_offsets import list_live
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.names import missing_of, no_history_messages, unknown_text
+from offsetstream.cli.names import expand, missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     cluster_options,
     config_option,
     max_age_option,
     output_of,
-    output_options,
+    row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column, Output, RereadRows
@@ -87,21 +97,16 @@ LOG-END-OFFSET and LAG use the end offsets that the job sampled.
 Exit code 1: a group has no committed offset that matches, or --live differs from the tables.""",
 )
 @config_option("offsets.list")
-@click.option("--group", multiple=True, metavar="GROUP", help="Select this group (repeatable; default: all groups).")
-@click.option("--topic", multiple=True, metavar="TOPIC", help="Select this topic (repeatable; default: all topics).")
-@click.option(
-    "--partition",
-    multiple=True,
-    type=click.IntRange(0, 2**31 - 1),
-    help="Select this partition (repeatable; default: all).",
-)
+@group_options
+@topic_options
+@partition_options
 @at_option
 @max_age_option
 @click.option("--live", is_flag=True, help="Compare with the offsets that the groups' coordinators have now.")
 @click.option("--require-stable", is_flag=True, help="With --live: refuse offsets that an open transaction may change.")
 @cluster_options
 @tables_option
-@output_options
+@row_options
 def list_offsets(
     *,
     group: tuple[str, ...],
@@ -118,17 +123,19 @@ def list_offsets(
 ) -> None:
     """List committed offsets, with the time of the commit and its metadata."""
     output = output_of(options)
-    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
     if (require_stable and not live) or (live and at is not None):
         raise click.UsageError("--require-stable needs --live, and --live has no --at")
+    store = store_at(tables)
+    group, topic = expand(store, "group_id", group), expand(store, "topic", topic)
+    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
     if live:
-        lookup = Lookup(store_at(tables))
+        lookup = Lookup(store)
         list_live(output, lookup, bootstrap_server, command_config, where, require_stable=require_stable)
         return
     if at is not None:
         _list_at(output, open_reader(tables, at, group, max_age=max_age), at, where)
         return
-    lookup = Lookup(store_at(tables))
+    lookup = Lookup(store)
     warn_if_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
     age.warn_about_groups(lookup.store, group)

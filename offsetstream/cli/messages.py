@@ -27,7 +27,8 @@ def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
 
     Lines about one of several clusters always go to stderr. `fg` is the colour on a terminal.
     """
-    click.secho(_prefixed(line), err=err or bool(_prefix.get()), fg=fg if allows_color() else None)
+    text = _prefixed(line)
+    click.echo(click.style(text, fg=fg) if fg and allows_color() else text, err=err or bool(_prefix.get()))
 
 
 def allows_color() -> bool:

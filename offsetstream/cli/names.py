@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -49,9 +50,24 @@ def expand(tables: Store, column: str, wanted: Sequence[str]) -> tuple[str, ...]
             continue
         matching = [row[0] for row in reader.connection.execute(query, [each]).fetchall()]
         if not matching:
-            raise UnknownNameError(f"no {_KIND[column]} has the id '{printable(each)}' or matches it as a pattern")
+            raise _unmatched(_KIND[column], each)
         found |= dict.fromkeys(matching)
     return tuple(found)
+
+
+def matching(kind: str, wanted: Sequence[str], existing: Collection[str]) -> tuple[str, ...]:
+    """Return the wanted ids, as `expand` does, from all existing ones. Raise UnknownNameError likewise."""
+    found = dict[str, None]()
+    for each in wanted:
+        names = [each] if each in existing or not is_pattern(each) else fnmatch.filter(sorted(existing), each)
+        if not names:
+            raise _unmatched(kind, each)
+        found |= dict.fromkeys(names)
+    return tuple(found)
+
+
+def _unmatched(kind: str, pattern: str) -> UnknownNameError:
+    return UnknownNameError(f"no {kind} has the id '{printable(pattern)}' or matches it as a pattern")
 
 
 def is_pattern(name: str) -> bool:

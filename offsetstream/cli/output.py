@@ -483,20 +483,17 @@ def _fitting(
 ) -> tuple[tuple[int, ...], list[str]]:
     """Return widths with which a line fits into the window, and headings cut to them.
 
-    Texts are cut first, the widest first, then headings, then texts again. Numbers and times are never cut.
+    Long texts are cut first, the widest first, then the headings of numbers, then all texts, the first column last.
+    Numbers and times are never cut.
     """
     widths = [max(each) for each in zip(cells, map(len, headings), strict=True)]
     if window.columns is None:
         return tuple(widths), list(headings)
-    is_text = [column.unit in {"text", "member"} for column in columns]
-    texts = [number for number, each in enumerate(is_text) if each]
-    for wanted, least in (
-        (texts, [max(_READABLE, len(each)) for each in headings]),
-        (
-            range(len(columns)),
-            [_LEAST if each else max(_LEAST, cell) for each, cell in zip(is_text, cells, strict=True)],
-        ),
-    ):
+    texts = [number for number, column in enumerate(columns) if column.unit in {"text", "member"}]
+    readable = [max(_READABLE, len(heading)) for heading in headings]
+    shortest = [_LEAST if number in texts else max(_LEAST, cell) for number, cell in enumerate(cells)]
+    others = [number for number in range(len(columns)) if number not in texts]
+    for wanted, least in ((texts, readable), (others, shortest), (texts[1:], shortest), (texts, shortest)):
         while sum(widths) + len(widths) - 1 > window.columns:
             wide = [number for number in wanted if widths[number] > least[number]]
             if not wide:

@@ -10,7 +10,7 @@ import click
 from offsetstream.cli.blocked import show_blocked
 from offsetstream.cli.loading import warn_if_loading
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.options import cluster_options, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import cluster_options, config_option, output_of, row_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.times import time_text
 from offsetstream.tables.location import store_at
@@ -110,7 +110,7 @@ Exit code 1: a partition does not exist; with --blocked also: one is blocked, or
 )
 @cluster_options
 @tables_option
-@output_options
+@row_options
 def partitions(
     *,
     wanted: tuple[int, ...],

@@ -17,7 +17,7 @@ from offsetstream.cli.live_options import (
     reading_timeout_option,
 )
 from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, output_options
+from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, row_options
 from offsetstream.cli.output import Column
 from offsetstream.cli.record_text import record_row
 from offsetstream.cli.times import Instant, milliseconds
@@ -82,7 +82,7 @@ does not answer.""",
 @isolation_option
 @reading_timeout_option
 @cluster_options
-@output_options
+@row_options
 def peek(
     *,
     group: str | None,

@@ -12,7 +12,7 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.messages import print_line
-from offsetstream.cli.names import require_known
+from offsetstream.cli.names import expand, require_known
 from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
 from offsetstream.cli.signals import stop_on_signal
 from offsetstream.cli.times import capitalized, instant_text
@@ -69,6 +69,7 @@ def report(
         raise UsageError(f"--until {instant_text(until)} is in the future: omit it for now")
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
+    group = expand(store, "group_id", group)
     for message in require_known(store, group):
         print_line(f"Note: {message}")
 

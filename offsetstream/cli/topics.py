@@ -14,13 +14,14 @@ from offsetstream.cli.answers import Found, show, topic_options, watch_option
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
 from offsetstream.cli.messages import counted, print_line
+from offsetstream.cli.names import is_pattern, matching
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,
     config_option,
     max_age_option,
     output_of,
-    output_options,
+    row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
@@ -78,7 +79,7 @@ Exit codes: 1 a topic does not exist, or you may not see it; 3 a partition has n
 @watch_option
 @cluster_options
 @tables_option
-@output_options
+@row_options
 def describe(
     *,
     topic: tuple[str, ...],
@@ -105,17 +106,20 @@ def describe(
     store = _store(cluster, tables, must_be_there=source is not ParameterSource.DEFAULT)
 
     def ask() -> Found:
-        refused = cluster.refresh(topic or None)
+        has_pattern = any(map(is_pattern, topic))
+        refused = cluster.refresh(None if has_pattern else topic or None)
+        wanted = matching("topic", topic, cluster.known) if has_pattern else topic
+        refused = {name: error for name, error in refused.items() if not wanted or name in wanted}
         if hidden := [name for name, error in refused.items() if error == HIDDEN]:
             raise cluster.lacks(describe_each("topic", hidden))
-        groups = None if store is None else _groups(store, topic)
-        known = sorted(cluster.known.items())
+        groups = None if store is None else _groups(store, wanted)
+        known = [each for each in sorted(cluster.known.items()) if not has_pattern or each[0] in wanted]
         rows = [row for name, metadata in known for row in _rows(cluster, name, metadata, groups)]
         age = None if store is None else Age.of_tables(store, max_age)
         closing = _closing(rows, None if age is None or store is None else age.as_of_text(store))
         if output.output_format != "json":
             rows = [_flat(row, is_text=output.is_text) for row in rows]
-        gone = [f"topic '{name}' is not there" for name in sorted(set(topic) - set(cluster.known) - set(refused))]
+        gone = [f"topic '{name}' is not there" for name in sorted(set(wanted) - set(cluster.known) - set(refused))]
         missing = gone + [f"topic '{name}': {error}" for name, error in sorted(refused.items())]
         warnings = [] if age is None else age.lines()
         silent = any(is_unreachable(row["error"]) for row in rows)

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from offsetstream.cli.main import main
 from offsetstream.coordinator.partitioning import partition_for
-from testkit.tables import append_rows
+from testkit.group_world import GroupWorld
+from testkit.tables import append_rows, new_tables
 
 PARTITIONS = 50
 T1, T2, T3 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
@@ -130,6 +131,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cluster")
     write_cluster(root)
     write_states(root, ["OWNED"] * PARTITIONS)
+    return root
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty minutes of a made-up cluster."""
+    root = tmp_path_factory.mktemp("world")
+    new_tables(root, GroupWorld(1).rows)
     return root
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from offsetstream.cli.group_history import merged
-from testkit.group_world import GroupWorld
 from testkit.page import IDS
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import append_rows, new_tables
@@ -41,13 +40,6 @@ COMMANDS = (
     ("offsets", "expiring", "--at", END, "--kept"),
     ("offsets", "orphans", "--at", END),
 )
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("world")
-    new_tables(root, GroupWorld(1).rows)
-    return root
 
 
 STALE = "STALE: nothing is known of the last "
