@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from offsetstream.cluster.client import Cluster
 from offsetstream.spark.local import local_session
 from offsetstream.spark.source import KafkaSource
-from offsetstream.stream.decode import as_few_tasks, decode
+from offsetstream.stream.records import Decoder, as_few_tasks
 
 
 def main(bootstrap_server: str, rounds: int) -> None:
@@ -24,7 +24,7 @@ def main(bootstrap_server: str, rounds: int) -> None:
     source = KafkaSource(bootstrap_server, {})
     ways: dict[str, Callable[[DataFrame], DataFrame]] = {
         "not decoded": as_few_tasks,
-        "decoded": lambda raw: decode(raw, len(ends)),
+        "decoded": lambda raw: Decoder(len(ends)).decode(raw),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.results import Result, Samples, print_seconds
 from offsetstream.cluster.log_ends import LogEnds
-from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.stream.sampling.sampler import Rounds
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at

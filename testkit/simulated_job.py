@@ -20,7 +20,7 @@ from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state import StateTables
 from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import StoredFiles

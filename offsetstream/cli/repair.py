@@ -22,7 +22,7 @@ from offsetstream.cli.options import (
 from offsetstream.cli.output import Column
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UsageError
-from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.stream.controls import Heartbeat
 from offsetstream.tables.create import create_again, require_cluster
 from offsetstream.tables.damage import Damage
 from offsetstream.tables.lease_wait import take_lease

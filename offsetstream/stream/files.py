@@ -25,19 +25,16 @@ from offsetstream.errors import TablesError, UsageError
 from offsetstream.metrics.job_metrics import JobMetrics
 from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_ended_java, explain_failure
-from offsetstream.stream.apply.decoded_history import DecodedHistory
-from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.apply.history import Sink
+from offsetstream.stream.apply.load import Loader, LogSource
 from offsetstream.stream.apply.raw_reader import in_pieces, raw_rows
-from offsetstream.stream.controls import Controls, Signals
-from offsetstream.stream.lifecycle.heartbeat import Heartbeat
-from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.controls import Controls, Heartbeat, Signals
+from offsetstream.stream.monitor.topics import TopicBook
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.clocks import SKEW
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, FilesSettings
 from offsetstream.stream.stall import StallWatch
-from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import CLUSTER, JOB_LEASE
@@ -115,20 +112,10 @@ class FilesLoad:
         book = PartitionBook(tables, files.logs)
         self._require_own(book, files.logs)
         book.placement_rule = RECORDS  # the files may not have all partitions, so that Kafka's hash is not known
-        names = files.topics.names
-        loader = Loader(
-            writer,
-            StateTables(tables, self._settings.coordinator, book.log_ids, names, lambda: True),
-            DecodedHistory(writer, book, names, MAX_OFFSETS_AT_ONCE),
-            None,
-            book,
-            files,
-            self._controls(lease),
-            NO_FILTERS,
-            SegmentReader(files.logs),
-            "raw",
-        )
-        loader.load([number for number in files.logs if not book.rows[number].is_owned], checkpoint_id)
+        names, coordinator = files.topics.names, self._settings.coordinator
+        sink = Sink(writer, book, names, coordinator, most_at_once=MAX_OFFSETS_AT_ONCE)
+        loader = Loader(sink, files, LogSource(SegmentReader(files.logs), None, "raw"), self._controls(lease))
+        loader.load([number for number in files.logs if not book.rows[number].is_owned], batch)
         if self._signals.stop.is_set():
             self._progress.say("Stopped: the same command continues here")
             return

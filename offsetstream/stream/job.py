@@ -27,15 +27,16 @@ from offsetstream.errors import (
     UnauthorisedError,
     UnreachableError,
 )
+from offsetstream.metrics.group_metrics import GroupMetrics, Shown
+from offsetstream.metrics.job_metrics import JobMetrics
+from offsetstream.metrics.server import serving
 from offsetstream.progress import Progress
 from offsetstream.spark.failures import explain_ended_java, explain_failure
 from offsetstream.spark.session import prepared, require_packages, restore_folders
-from offsetstream.stream.controls import Controls, Signals
+from offsetstream.stream.controls import Controls, Heartbeat, Signals
 from offsetstream.stream.lifecycle.attempt import Attempt, OffsetsTopic
-from offsetstream.stream.lifecycle.heartbeat import Heartbeat
 from offsetstream.stream.lifecycle.leaders import LeadersChangedError, Leadership, partitions_text
 from offsetstream.stream.lifecycle.patience import LOGIN_CHANGES, OUTAGES, Losses, Patience, Standstill
-from offsetstream.stream.metrics import Metrics
 from offsetstream.stream.monitor.watch import TopicChangedError
 from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
@@ -46,13 +47,14 @@ from offsetstream.tables.lease import Lease
 from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import COSTLY_CHECK_SECONDS, Store
 from offsetstream.tables.upgrade import upgrade_tables
 from offsetstream.tables.version import SCHEMA_VERSION
 from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
 STORE_PAUSE_SECONDS = 5.0
+_METRICS_SECONDS = 15.0  # between two queries of the tables
 Result = TypeVar("Result")
 
 
@@ -321,3 +323,47 @@ class Job:
                 f"Cannot find out which group coordinator the brokers run, assuming the new one: {error}"
             )
             return "new"
+
+
+class Metrics:
+    """The metrics of one run: its own, and those of groups. They are served if the settings have a port.
+
+    `stalled` returns what makes no progress, for /healthz. Raise UsageError if a regular expression is invalid.
+    """
+
+    def __init__(self, settings: JobSettings, progress: Progress, stalled: Callable[[], str | None]) -> None:
+        self.job = JobMetrics()
+        self._settings, self._progress, self._stalled = settings, progress, stalled
+        self._shown = Shown(
+            settings.group_metrics, settings.metrics_groups, settings.metrics_topics, settings.metrics_max_series
+        )
+        self._shown.require_patterns()
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """Serve the metrics while the context lasts. Raise UsageError if the address or port cannot be used."""
+        port, address = self._settings.metrics_port, self._settings.metrics_address
+        if not port:
+            yield
+            return
+        hosts = self._settings.metrics_allowed_host
+        with serving(address, port, self.job.registry, self.job.standing, hosts, self._stalled) as url:
+            self._progress.say(f"Serving metrics at {url}/metrics")
+            yield
+
+    @contextmanager
+    def of_groups(self, tables: Store) -> Iterator[None]:
+        """Read the metrics of coordinators and groups from the tables, every some seconds, while the context lasts."""
+        if not self._settings.metrics_port:
+            yield
+            return
+        groups = GroupMetrics(
+            self._shown, COSTLY_CHECK_SECONDS if tables.is_costly else _METRICS_SECONDS, self._progress.warn
+        )
+        self.job.registry.register(groups)
+        groups.start(tables)
+        try:
+            yield
+        finally:
+            groups.end()
+            self.job.registry.unregister(groups)

@@ -18,8 +18,8 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.embedded.ports import free_ports
 from offsetstream.errors import OtherClusterError, UnreachableError
 from offsetstream.stream.lifecycle import live, patience
-from offsetstream.stream.lifecycle.query_check import QueryCheck
-from offsetstream.stream.monitor.observer import Observer
+from offsetstream.stream.lifecycle.live import QueryCheck
+from offsetstream.stream.monitor.watch import Observer
 from offsetstream.tables.lease import request_reload
 from testkit.garbage import produce
 from testkit.waiting import SECONDS

@@ -12,7 +12,7 @@ from offsetstream.demo.topics import commit_in_transaction, commit_plainly, crea
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.lifecycle.query_check import QueryCheck
+from offsetstream.stream.lifecycle.live import QueryCheck
 from offsetstream.stream.partitions.book import PartitionBook
 from tests.kafka.jobs import JobRunner
 from tests.kafka.partition_seven import GROUPS, commit, commits, cut_the_log

@@ -16,9 +16,9 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.apply import batch
-from offsetstream.stream.apply.decoded_history import DecodedHistory
+from offsetstream.stream.apply.history import DecodedHistory
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state import StateTables
 from offsetstream.tables.size import MAX_SMALL_ROWS
 from testkit.garbage import produce
 from testkit.live_logs import joined

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +96,7 @@ def test_deletions_while_the_machine_slept_are_applied(
     runner: JobRunner, kafka: EmbeddedKafka, retention: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monotonic clock did not count the sleep, so no sample is due at wake-up."""
-    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep))
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=count(0.0, 1e-6).__next__, sleep=time.sleep))
     asleep, awake = threading.Event(), threading.Event()
     apply = BatchWriter.apply
 

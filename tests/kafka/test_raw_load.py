@@ -31,8 +31,7 @@ from offsetstream.errors import ClusterError
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply import raw_reader
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA, RawReader, UnreadableError
-from offsetstream.stream.monitor.broker_channel import Leaders
-from offsetstream.stream.monitor.fetch import fetched
+from offsetstream.stream.monitor.broker_channel import Leaders, fetched
 from testkit.segments import message, write_segment
 from testkit.waiting import SECONDS, await_
 from tests.kafka.jobs import JobRunner

@@ -14,9 +14,9 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.jvm import DEFAULT_VERSION, java_gateway
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import SegmentError, UnreachableError, UsageError
-from offsetstream.stream.monitor import raw_log
+from offsetstream.stream.monitor import gaps
 from offsetstream.stream.monitor.broker_channel import BrokerTooOldError, Leaders, broker_channel
-from offsetstream.stream.monitor.raw_log import RawLog
+from offsetstream.stream.monitor.gaps import LostOffsets, Ranges, lost_offsets
 from testkit.waiting import await_
 from tests.kafka.partition_seven import GROUPS, commit, set_topic_config
 
@@ -30,13 +30,15 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture(scope="module")
-def log(spark: SparkSession, kafka: EmbeddedKafka) -> RawLog:
+def log(spark: SparkSession, kafka: EmbeddedKafka) -> LostOffsets:
     cluster = Cluster(kafka.bootstrap_server)
 
-    def epochs() -> dict[int, int | None]:
-        return {7: cluster.partition_ends([7])[7].coordinator_epoch}
+    leaders = Leaders(spark, cluster, {})
 
-    return RawLog(Leaders(spark, cluster, {}), epochs)
+    def lost(ranges: Ranges) -> dict[int, int]:
+        return lost_offsets(leaders, {7: cluster.partition_ends([7])[7].coordinator_epoch}, ranges)
+
+    return lost
 
 
 def end_offset(kafka: EmbeddedKafka) -> int:
@@ -60,24 +62,24 @@ def write_all_kinds(kafka: EmbeddedKafka) -> None:
         commit(kafka, 1)
 
 
-def test_markers_and_aborted_records_are_not_lost(log: RawLog, kafka: EmbeddedKafka) -> None:
+def test_markers_and_aborted_records_are_not_lost(log: LostOffsets, kafka: EmbeddedKafka) -> None:
     write_all_kinds(kafka)
     end = end_offset(kafka)
     assert end > 3 * (4 + 1)  # the records and the marker of each transaction
-    assert [log.lost_offsets({7: (start, end)}) for start in range(end + 1)] == [{7: 0}] * (end + 1)
-    assert log.lost_offsets({7: (0, end), 8: (0, 0)}) == {7: 0, 8: 0}
+    assert [log({7: (start, end)}) for start in range(end + 1)] == [{7: 0}] * (end + 1)
+    assert log({7: (0, end), 8: (0, 0)}) == {7: 0, 8: 0}
 
 
 def test_a_leader_of_another_epoch_gives_no_answer(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     cluster = Cluster(kafka.bootstrap_server)
     epoch = cluster.partition_ends([7])[7].coordinator_epoch
     assert epoch is not None
-    log_of_next_epoch = RawLog(Leaders(spark, cluster, {}), lambda: {7: epoch + 1})
-    assert log_of_next_epoch.lost_offsets({7: (0, end_offset(kafka))}) == {}
+    leaders = Leaders(spark, cluster, {})
+    assert lost_offsets(leaders, {7: epoch + 1}, {7: (0, end_offset(kafka))}) == {}
 
 
 def test_offsets_that_compaction_removed_are_lost(
-    log: RawLog, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+    log: LostOffsets, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_topic_config(kafka, segment_ms="100", min_cleanable_dirty_ratio="0.01")
 
@@ -90,16 +92,16 @@ def test_offsets_that_compaction_removed_are_lost(
         except (SegmentError, UsageError):
             return False
         lost = {start: len(set(range(start, end)) - present) for start in range(0, end, 7)}
-        lost_by_broker = {start: log.lost_offsets({7: (start, end)}).get(7) for start in lost}
+        lost_by_broker = {start: log({7: (start, end)}).get(7) for start in lost}
         return lost == lost_by_broker and lost[0] > 0
 
     await_(is_compacted)
     end = end_offset(kafka)
-    assert log.lost_offsets({7: (0, end), 8: (0, 1), 999: (0, 5)}).keys() == {7}
-    monkeypatch.setattr(raw_log, "_FETCH_BYTES", 1)  # one batch at a time
-    assert log.lost_offsets({7: (0, end)})[7] > 0
-    monkeypatch.setattr(raw_log, "MOST_BYTES", 1000)
-    assert log.lost_offsets({7: (0, end)}) == {}
+    assert log({7: (0, end), 8: (0, 1), 999: (0, 5)}).keys() == {7}
+    monkeypatch.setattr(gaps, "_FETCH_BYTES", 1)  # one batch at a time
+    assert log({7: (0, end)})[7] > 0
+    monkeypatch.setattr(gaps, "MOST_BYTES", 1000)
+    assert log({7: (0, end)}) == {}
 
 
 NEWER_CLIENTS = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")

@@ -18,7 +18,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import StoreFaultError
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state import StateTables
 from offsetstream.tables.lookup import Lookup
 from testkit.processes import offsetstream, printed
 from testkit.tables import append_rows

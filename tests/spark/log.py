@@ -14,11 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.codec.embedded_protocols import encode_embedded
 from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
+from offsetstream.stream.apply.log_pass import HistoryTarget
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
-from offsetstream.tables.filters import Filters
+from offsetstream.stream.records import Decoder
+from offsetstream.tables.filters import NO_FILTERS, Filters
 from testkit.merge_model import HOSTILE
 
 PARTITIONS = 4
+NO_HISTORY = HistoryTarget({}, {}, {}, is_decoded=False)  # where only the state matters
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 LONG_MAX = 2**63 - 1
 _START_MS = 1_767_225_600_000
@@ -61,6 +64,11 @@ def raw_rows(records: Iterable[Record]) -> pa.Table:
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
     """Return the same rows as a Spark frame."""
     return spark.createDataFrame(raw_rows(records))
+
+
+def decode(raw: DataFrame, placed_by: int, filters: Filters = NO_FILTERS) -> DataFrame:
+    """Decode raw records in Spark."""
+    return Decoder(placed_by, filters).decode(raw)
 
 
 def random_log(seed: int, steps: int) -> list[Record]:

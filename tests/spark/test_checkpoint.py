@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from offsetstream.spark.session import fast_checkpoint_writes
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId, is_done

@@ -19,9 +19,8 @@ from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.stream.apply.log_pass import pass_on_driver, pass_over
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
-from offsetstream.stream.decode import decode, with_value_offsets
-from offsetstream.stream.state.size import collect
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.records import collect, with_value_offsets
+from offsetstream.stream.state import StateTables
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.names import STATE_TABLES
@@ -36,6 +35,7 @@ from tests.conformance.pure_tables import PureTables, consumed
 from tests.conformance.report import not_in_tables, reason_not_in_tables
 from tests.conformance.state_rows import snapshot, without_empty_assignments
 from tests.conformance.valid_histories import valid_histories
+from tests.spark.log import NO_HISTORY, decode
 
 Logs: TypeAlias = Sequence[Sequence[LogRecord]]
 State: TypeAlias = Callable[[int], dict[str, Any]]
@@ -72,10 +72,10 @@ def rows_of(logs: Logs) -> pa.Table:
 def apply(spark: SparkSession, state: StateTables, logs: Logs, batch: BatchId, *, reduced: Reduced) -> None:
     """Apply logs. `reduced`: where they are reduced first, as the job does in a load and in a large batch."""
     if reduced == "in tasks":
-        with pass_over(frame(spark, logs), None, len(logs)) as passed:
+        with pass_over(frame(spark, logs), NO_HISTORY, len(logs)) as passed:
             decoded = passed.cells.decoded.toArrow()
     elif reduced == "on the driver":
-        with pass_on_driver((batch for batch in rows_of(logs).to_batches()), spark, None, len(logs)) as passed:
+        with pass_on_driver((batch for batch in rows_of(logs).to_batches()), spark, NO_HISTORY, len(logs)) as passed:
             decoded = passed.cells.fetched()
     else:
         decoded = collect(with_value_offsets(decode(frame(spark, logs), len(logs))))

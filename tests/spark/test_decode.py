@@ -12,11 +12,10 @@ from offsetstream.codec import DECODED_SCHEMA, decode_records
 from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
-from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import Share, without_filtered
+from offsetstream.stream.records import Share, without_filtered
 from offsetstream.tables.record_rows import decode_on_driver
 from testkit.codec_records import present_layouts
-from tests.spark.log import SOME, frame, random_log, some_filtered
+from tests.spark.log import SOME, decode, frame, random_log, some_filtered
 
 PARTITIONS = 7
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999

@@ -15,11 +15,10 @@ from offsetstream.group_history import driver_changes
 from offsetstream.maintenance import fill_history as filling
 from offsetstream.maintenance.fill_history import Undecoded, fill_history, undecoded_logs
 from offsetstream.stream.apply.batch import BatchReader
-from offsetstream.stream.apply.decoded_history import DecodedHistory
-from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.history import DecodedHistory, History
 from offsetstream.stream.apply.log_pass import LogPass, pass_over
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.state import StateTables
 from offsetstream.tables import write
 from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.partitions.checkpoint import next_checkpoint
+from offsetstream.stream.lifecycle.checkpoint import next_checkpoint
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.lease import Lease

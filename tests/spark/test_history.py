@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 from offsetstream.codec import decode_records
 from offsetstream.stream.apply.history import History, history_positions
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.decode import decode
-from offsetstream.stream.state.size import collect
+from offsetstream.stream.records import collect
 from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
@@ -25,7 +24,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 from offsetstream.verify.ledger import ledger_differences
-from tests.spark.log import PARTITIONS, Record, frame, random_log
+from tests.spark.log import PARTITIONS, Record, decode, frame, random_log
 
 Way = Literal["small", "pass"]  # by the driver alone, or by tasks in a pass over the log
 every_way = pytest.mark.parametrize("way", ["small", "pass"])

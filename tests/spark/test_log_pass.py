@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.stream import decode
+from offsetstream.stream import records
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
-from offsetstream.stream.state.size import Part
+from offsetstream.stream.records import Part
 from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.task_rows import task_writers
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import new_tables
-from tests.spark.log import PARTITIONS, frame, random_log
+from tests.spark.log import NO_HISTORY, PARTITIONS, frame, random_log
 
 
 @pytest.mark.parametrize("records", [0, 40])
@@ -36,7 +36,7 @@ def test_incomplete_results_are_not_sent_to_the_driver(
 ) -> None:
     log = random_log(3, 40)
     monkeypatch.setattr(log_pass, "_COLLECTED_BYTES", brought_bytes)
-    with pass_over(frame(spark, log), None, PARTITIONS) as passed:
+    with pass_over(frame(spark, log), NO_HISTORY, PARTITIONS) as passed:
         assert passed.cells.brought is None
         assert passed.cells.decoded.count() == passed.cells.size.rows > 0
 
@@ -51,7 +51,7 @@ def test_the_drivers_own_pass_finds_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     """Also if its results wait in files. Two tasks of Spark would each find a last record of a key."""
-    monkeypatch.setattr(decode, "few_tasks", lambda _: 1)
+    monkeypatch.setattr(records, "few_tasks", lambda _: 1)
     monkeypatch.setattr(log_pass, "_MOST_HELD", held)
 
     def found(passed: LogPass) -> list[object]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import LostPartError
 from offsetstream.spark.failures import explain_failure
-from offsetstream.stream.state.size import ON_DISK
+from offsetstream.stream.records import ON_DISK
 
 CLUSTER = Cluster("127.0.0.1:1")  # nobody is asked
 ALL = sum(range(1000))

@@ -13,11 +13,17 @@ from pyspark.sql import functions as F
 from offsetstream.codec.records import encode_record
 from offsetstream.stream.apply.log_pass import HistoryTarget, pass_over
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
-from offsetstream.stream.decode import decode, with_value_offsets
-from offsetstream.stream.state.size import Share, batch_size, collect, collect_small, without_filtered
+from offsetstream.stream.records import (
+    Share,
+    batch_size,
+    collect,
+    collect_small,
+    with_value_offsets,
+    without_filtered,
+)
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.size import SMALL_BYTES
-from tests.spark.log import PARTITIONS
+from tests.spark.log import PARTITIONS, decode
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _RECORDS, _ROW_BYTES = 40, 10_000_000

@@ -1,6 +1,6 @@
 from pyspark.sql import SparkSession
 
-from offsetstream.stream.decode import partition_number
+from offsetstream.stream.records import partition_number
 
 
 def test_each_partition_gets_its_number(spark: SparkSession) -> None:

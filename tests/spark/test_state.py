@@ -13,11 +13,10 @@ from deltalake import DeltaTable
 
 from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import Coordinator, partition_for
+from offsetstream.stream import state
 from offsetstream.stream.apply.log_pass import pass_over
-from offsetstream.stream.decode import decode, with_value_offsets
-from offsetstream.stream.state import state_tables
-from offsetstream.stream.state.size import Part, batch_size, collect
-from offsetstream.stream.state.state_tables import StateTables
+from offsetstream.stream.records import Part, batch_size, collect, with_value_offsets
+from offsetstream.stream.state import StateTables
 from offsetstream.tables import size
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.path_store import PathStore
@@ -25,7 +24,7 @@ from offsetstream.tables.size import Size
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
-from tests.spark.log import PARTITIONS, Record, frame, random_log
+from tests.spark.log import NO_HISTORY, PARTITIONS, Record, decode, frame, random_log
 from tests.spark.replay import STATE, Replay, difference
 
 LOGS = dict.fromkeys(range(PARTITIONS), 0)
@@ -53,7 +52,7 @@ def crash_at(table: str | None, way: Way) -> Iterator[None]:
         merge_rows(where, name, *arguments, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_tables, "merge_rows", merge_or_die)
+        patch.setattr(state, "merge_rows", merge_or_die)
         with nullcontext() if table is None else pytest.raises(CrashError):
             yield
 
@@ -66,7 +65,7 @@ def load(
     log_ids: Mapping[int, int] = LOGS,
     way: Way = "small",
 ) -> None:
-    with pass_over(frame(writer.spark, records), None, PARTITIONS) as passed:
+    with pass_over(frame(writer.spark, records), NO_HISTORY, PARTITIONS) as passed:
         cells, state = passed.cells, StateTables(writer.tables, coordinator, log_ids, {})
         state.apply(cells.decoded.toArrow() if way == "small" else cells, LOAD, loaded=sorted(partitions))
 
@@ -94,7 +93,7 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
 def test_a_load_equals_a_replay(
     writer: TableWriter, tables: PathStore, monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator, way: Way
 ) -> None:
-    monkeypatch.setattr(state_tables, "_TASK_ROWS", 10)
+    monkeypatch.setattr(state, "_TASK_ROWS", 10)
     log = random_log(7, 60)
     load(writer, coordinator, log, range(PARTITIONS), way=way)
     assert difference(tables, Replay(coordinator).apply(log)) == {}

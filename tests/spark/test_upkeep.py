@@ -21,7 +21,7 @@ from offsetstream.maintenance import upkeep
 from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
-from offsetstream.stream.lifecycle.turns import Turns
+from offsetstream.stream.lifecycle.live import Turns
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.path_store import PathStore

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.errors import LeaseError
-from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.tables import write
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore

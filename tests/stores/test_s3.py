@@ -11,7 +11,7 @@ import pytest
 from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.stream.sampling.sampler import Rounds
 from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from collections.abc import Iterator
@@ -82,6 +83,31 @@ def test_every_named_test_exists() -> None:
 
 def has_test(file: Path, folder: str, _name: str, test: str) -> bool:
     return (not folder or file.parent == ROOT / folder) and (not test or f"def {test}(" in file.read_text("utf-8"))
+
+
+def test_the_walk_of_a_commit_names_functions_that_exist() -> None:
+    design = (DOCS / "development" / "design.md").read_text("utf-8")
+    steps = re.findall(r"^\| `([\w/]+\.py)` `(?:(\w+)\.)?(\w+)` \|", design, re.MULTILINE)
+    assert len(steps) > 15
+    lacking = [step for step in steps if step[1:] not in set(functions(ROOT / "offsetstream" / step[0]))]
+    assert lacking == []
+
+
+def functions(module: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name of each function of a module, with that of its class."""
+    for node in ast.parse(module.read_text("utf-8")).body:
+        owner = node.name if isinstance(node, ast.ClassDef) else ""
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.FunctionDef):
+                yield owner, each.name
+
+
+def test_the_rooms_of_the_job_name_all_of_its_modules() -> None:
+    design = (DOCS / "development" / "design.md").read_text("utf-8")
+    rooms = design[design.index("| room | what |") : design.index("`lint-imports` enforces")]
+    job = ROOT / "offsetstream" / "stream"
+    assert set(re.findall(r"`(\w+\.py)`", rooms)) == {file.name for file in job.rglob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"^\| `(\w+)/` ", rooms, re.MULTILINE)) == {file.parent.name for file in job.glob("*/*.py")}
 
 
 def test_the_page_of_the_tables_is_current() -> None:

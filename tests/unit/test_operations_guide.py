@@ -11,7 +11,7 @@ from pathlib import Path
 from offsetstream import JobSettings
 from offsetstream.cli.main import main
 from offsetstream.metrics.families import COORDINATORS, GROUPS, job_families, queried_families
-from offsetstream.stream.monitor.topic_settings import SAFE_SHARE
+from offsetstream.stream.monitor.topics import SAFE_SHARE
 from testkit.processes import leaves
 
 ROOT = Path(__file__).parents[2]

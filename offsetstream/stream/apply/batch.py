@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,25 +10,23 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from offsetstream.stream.apply.decoded_history import DecodedHistory
-from offsetstream.stream.apply.gaps import Gaps
-from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.history import History, Sink
 from offsetstream.stream.apply.log_pass import LogPass, pass_over
-from offsetstream.stream.decode import Decoder, partition_number, with_value_offsets
+from offsetstream.stream.monitor.gaps import Gaps
 from offsetstream.stream.monitor.watch import ClusterWatch
-from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.stream.partitions.rows import offsets_to_go
-from offsetstream.stream.state.size import (
+from offsetstream.stream.records import (
     ON_DISK,
     BatchSize,
+    Decoder,
     Records,
     Share,
     batch_size,
     collect_small,
+    partition_number,
+    with_value_offsets,
     without_filtered,
 )
-from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.parallel import Step, running_alongside
 from offsetstream.tables.size import MAX_SMALL_ROWS
@@ -38,15 +35,13 @@ from offsetstream.tables.transaction import BatchId
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a batch did: its records by kind, and its duration in seconds.
+    """What a batch did: its records by kind.
 
     `offsets`: the number of offsets, also of gaps. `to_go`: those that wait for the next batches. `filtered`: the
     number of filtered records, which `records` does not count; None without filters.
     """
 
-    batch_id: int
     records: dict[str, int]
-    seconds: float
     offsets: int
     to_go: int
     filtered: int | None = None
@@ -112,60 +107,48 @@ class BatchReader:
 
 
 class BatchWriter:
-    """Apply micro-batches of `checkpoint` to the tables. A repeated batch has no further effect."""
+    """Apply micro-batches to the tables. A repeated batch has no further effect."""
 
-    def __init__(
-        self,
-        state: StateTables,
-        history: History,
-        decoded_history: DecodedHistory,
-        gaps: Gaps,
-        book: PartitionBook,
-        watch: ClusterWatch,
-        checkpoint: Checkpoint,
-        filters: Filters,
-    ) -> None:
-        self._state = state
+    def __init__(self, sink: Sink, history: History, gaps: Gaps, watch: ClusterWatch) -> None:
+        self._sink = sink
         self._history = history
-        self._decoded_history = decoded_history
         self._gaps = gaps
-        self._book = book
         self._watch = watch
-        self.checkpoint = checkpoint
-        self._filters = filters
-        self._reader = BatchReader(history, book.placed_by, filters)
+        self._reader = BatchReader(history, sink.book.placed_by, sink.filters)
 
-    def apply(self, raw: DataFrame, batch_id: int, before_writing: Callable[[Mapping[int, int]], None]) -> BatchReport:
-        """Apply the raw records of a micro-batch. Records that were applied before are skipped.
+    def apply(
+        self,
+        raw: DataFrame,
+        batch: BatchId,
+        ends: Mapping[int, int],
+        before_writing: Callable[[Mapping[int, int]], None],
+    ) -> BatchReport:
+        """Apply the raw records of a micro-batch up to `ends`. Records that were applied before are skipped.
 
-        `before_writing` is called after the records are read, with the end offset of each partition. It may raise to
-        refuse the batch.
+        `before_writing` is called with `ends` after the records are read. It may raise to refuse the batch.
         """
-        started = time.monotonic()
-        batch = BatchId(self.checkpoint.checkpoint_id, batch_id)
-        starts, ends = self._book.next_offsets, self.checkpoint.end_offsets(batch_id)
+        book = self._sink.book
+        starts = book.next_offsets
         new = raw.where(f"record_offset >= {partition_number(starts, 0)}")
         offsets = sum(max(0, end - starts.get(number, 0)) for number, end in ends.items())
         with self._reader.read(new, offsets, batch) as read:
-            self._book.clocks.read(read.shares)
+            book.clocks.read(read.shares)
             before_writing(ends)
-            self._book.written.forget()
+            book.written.forget()
             incomplete = {*self._gaps.incomplete(ends, read.shares), *read.missing_in(self._history, starts, ends)}
             if read.size.has_cells:
                 self._watch.refresh_topics(batch)
             with running_alongside(read.append_to(self._history, batch)):
                 if self._history.keeps_records:
-                    self._decoded_history.append(read.of_groups, read.size, ends, batch)
+                    self._sink.decoded_history.append(read.of_groups, read.size, ends, batch)
                 if read.size.has_state:
-                    self._state.apply(read.cells, batch, has_cells=read.size.has_cells)
+                    self._sink.state.apply(read.cells, batch, has_cells=read.size.has_cells)
         filtered = {number: share.filtered for number, share in read.shares.items() if share.filtered}
-        self._book.advance(ends, incomplete, filtered)
-        self._book.write(batch)
+        book.advance(ends, incomplete, filtered)
+        book.write(batch)
         return BatchReport(
-            batch_id,
             read.size.records,
-            time.monotonic() - started,
             offsets,
-            sum(map(offsets_to_go, self._book.rows.values())),
-            sum(filtered.values()) if self._filters else None,
+            sum(map(offsets_to_go, book.rows.values())),
+            sum(filtered.values()) if self._sink.filters else None,
         )

@@ -13,24 +13,20 @@ import pyarrow as pa
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import ClusterError, first_line
 from offsetstream.spark.source import KafkaSource
-from offsetstream.stream.apply.decoded_history import DecodedHistory
-from offsetstream.stream.apply.history import History
+from offsetstream.stream.apply.history import History, Sink
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
 from offsetstream.stream.apply.raw_reader import UnreadableError
 from offsetstream.stream.controls import Controls
 from offsetstream.stream.partitions.book import PartitionBook
+from offsetstream.stream.records import Share
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, LoadBy
-from offsetstream.stream.state.size import Share
-from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.arrow_rows import merge_rows
-from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import requested_partitions
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
 
 _TOO_SLOW = "Reading took longer than delete.retention.ms, so tombstones may be gone"
 _MAX_GROWTH = 10  # times as many offsets as in the last chunk, if that was mostly gaps
@@ -74,32 +70,13 @@ class _TooSlowError(Exception):
 class Loader:
     """Load partitions in chunks. Readers see the old rows of a partition until the new ones are complete."""
 
-    def __init__(
-        self,
-        writer: TableWriter,
-        state: StateTables,
-        decoded_history: DecodedHistory,
-        source: KafkaSource | None,
-        book: PartitionBook,
-        logs: Logs,
-        controls: Controls,
-        filters: Filters,
-        reader: LogReader | None,
-        load_by: LoadBy,
-    ) -> None:
-        self._writer = writer
-        self._state = state
-        self._decoded_history = decoded_history
-        self._source = source
-        self._book = book
+    def __init__(self, sink: Sink, logs: Logs, source: LogSource, controls: Controls) -> None:
+        self._sink, self._book = sink, sink.book
         self._logs = logs
+        self._source = source
         self._controls = controls
-        self._filters = filters
-        self._reader = reader
-        self._load_by = load_by
-        self._by_spark = set[int]()  # partitions that the reader gave up
 
-    def load_requested(self, checkpoint_id: int, also: Sequence[int] = ()) -> None:
+    def load_requested(self, batch: BatchId, also: Sequence[int] = ()) -> None:
         """Load the partitions that `offsetstream reload` requested, and the partitions `also`.
 
         The request is removed from the lease. Partitions that could not be loaded stay requested: they have no leader,
@@ -108,19 +85,18 @@ class Loader:
         lease = self._controls.lease
         request = lease.read().reload_requested
         requested = set(requested_partitions(request, self._book.partitions))
-        left = requested & self.load(sorted({*also, *requested}), checkpoint_id)
+        left = requested & self.load(sorted({*also, *requested}), batch)
         if request is not None and not (left and left == requested):
             lease.finish_reload(request, left)
 
-    def load(self, partitions: Sequence[int], checkpoint_id: int) -> set[int]:
+    def load(self, partitions: Sequence[int], batch: BatchId) -> set[int]:
         """Load the partitions. Return those that were not loaded: they have no leader, or the job is to stop.
 
         A stop takes effect between two chunks. After an error, the started loads are marked as failed.
         """
-        batch = BatchId(checkpoint_id, -1)
         if not partitions:
             return set()
-        self._by_spark = set(partitions) if self._reader is None else set()
+        self._source.begin(partitions)
         try:
             with self._logs.explained():
                 return self._load(partitions, batch)
@@ -129,39 +105,37 @@ class Loader:
             self._book.write(batch)
             raise
 
-    def unload_gone(self, checkpoint_id: int) -> None:
+    def unload_gone(self, batch: BatchId) -> None:
         """Delete the rows of partitions that the topic no longer has from the state tables."""
         if self._book.gone:
-            batch, replace_where = BatchId(checkpoint_id, -1), in_partitions(self._book.gone)
+            replace_where = in_partitions(self._book.gone)
             for name in STATE_TABLES:
-                merge_rows(
-                    self._writer.tables, name, load_schema(name).arrow.empty_table(), batch, replace_where=replace_where
-                )
+                none = load_schema(name).arrow.empty_table()
+                merge_rows(self._sink.writer.tables, name, none, batch, replace_where=replace_where)
             self._book.unload_gone()
             self._book.write(batch)
 
     def _load(self, partitions: Sequence[int], batch: BatchId) -> set[int]:
-        ends = self._start_loads(partitions, batch)
+        ends = self._logs.find_logs(partitions, self._book)
         if not ends:
             return set(partitions)
-        keeps_records = self._book.claims.keeps_history
-        history = History.open(self._writer, self._book.log_ids, 0, batch, keeps_records=keeps_records)
-        if keeps_records:
-            self._decoded_history.open(history.recorded, batch)
+        self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
+        self._book.write(batch)
+        history = self._sink.open_history(batch)
         self._logs.refresh_topics(batch)
         with self._controls.progress.load(len(ends), sum(map(_span, ends.values()))) as loaded:
             left, at_once = dict(sorted(ends.items())), MAX_OFFSETS_AT_ONCE
             while left and not self._controls.is_stopping():
-                chunk = self._take(left, at_once)
+                chunk = self._source.take(left, at_once)
                 offsets = sum(map(_span, chunk.values()))
                 try:
                     shares = self._load_chunk(chunk, history, batch).values()
                 except UnreadableError as error:
-                    self._give_up(error)
+                    self._source.give_up(error, self._controls.progress.warn)
                     left = dict(sorted({**left, **chunk}.items()))
                     continue
-                filtered = sum(share.filtered for share in shares) if self._filters else None
-                loaded(len(chunk), offsets, filtered, self._way(chunk))
+                filtered = sum(share.filtered for share in shares) if self._sink.filters else None
+                loaded(len(chunk), offsets, filtered, self._source.way(chunk))
                 self._controls.metrics.filtered(filtered or 0)
                 # Compaction leaves gaps. Records cost time, gaps do not.
                 records = sum(share.records for share in shares)
@@ -169,35 +143,79 @@ class Loader:
                 at_once = max(MAX_OFFSETS_AT_ONCE, min(equivalent, _MAX_GROWTH * offsets))
         return {*left, *(set(partitions) - ends.keys())}
 
-    def _way(self, chunk: Collection[int]) -> str:
-        return "by Spark" if self._reader is None or self._by_spark.intersection(chunk) else self._reader.way
-
-    def _start_loads(self, partitions: Sequence[int], batch: BatchId) -> dict[int, PartitionEnds]:
-        ends = self._logs.find_logs(partitions, self._book)
-        if not ends:
-            return ends
-        self._book.start_load({number: end.last_stable_offset for number, end in ends.items()})
-        self._book.write(batch)
-        return ends
-
     def _load_chunk(self, ends: Mapping[int, PartitionEnds], history: History, batch: BatchId) -> dict[int, Share]:
         """Load these partitions together, and return the share of each."""
         filled = {number: end for number, end in ends.items() if _span(end) > 0}
         shares: dict[int, Share] = {}
         if filled or any(self._book.rows[number].loads > 1 for number in ends):
-            start = {number: end.log_start_offset for number, end in filled.items()}
-            stable = {number: end.last_stable_offset for number, end in filled.items()}
-            epochs = {number: end.coordinator_epoch for number, end in filled.items()}
-            read = partial(self._passed, start, stable, epochs)
+            replace = partial(self._replace, sorted(ends), filled, history, batch)
             try:
-                shares = self._pass(read, history, batch, sorted(ends), self._logs.safe_retention)
+                shares = replace(self._logs.safe_retention)
             except _TooSlowError:
                 self._controls.progress.warn(f"{_TOO_SLOW}: reading {len(ends)} offsets partitions again")
-                shares = self._pass(read, history, batch, sorted(ends), timedelta.max)
+                shares = replace(timedelta.max)
         self._finish(sorted(ends), shares, batch)
         return shares
 
-    def _take(self, left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
+    def _replace(
+        self,
+        partitions: list[int],
+        filled: Mapping[int, PartitionEnds],
+        history: History,
+        batch: BatchId,
+        at_most: timedelta,
+    ) -> dict[int, Share]:
+        """Replace the rows of the partitions in one pass over the logs in `filled`; the others are empty.
+
+        Return the share of each partition. If reading takes longer than `at_most`, write nothing and raise
+        _TooSlowError.
+        """
+        started, target = datetime.now(UTC), history.target(batch)
+        with self._source.pass_over(filled, self._sink, target) as passed, self._sink.writer.bulk():
+            if datetime.now(UTC) - started > at_most:
+                raise _TooSlowError
+            self._logs.require_same_topic()
+            cells = passed.cells.fetched()
+            history.append_passed(passed, batch)()
+            undecodable = passed.records[UNDECODABLE]
+            self._controls.metrics.undecodable(undecodable)
+            if undecodable:
+                self._controls.progress.warn(
+                    f"Cannot decode {undecodable:,} records: see the table {UNDECODABLE} for the reasons"
+                )
+            if history.keeps_records:
+                of_groups = passed.of_groups.fetched()
+                self._sink.decoded_history.append_load(of_groups, cells, passed.shares, partitions, batch)
+            self._sink.state.apply(cells, batch, loaded=partitions)
+            return passed.shares
+
+    def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
+        self._book.clocks.read(shares)
+        groups, offsets = (rows_per_partition(self._sink.writer.tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
+        for number in partitions:
+            share = shares.get(number, Share(0, None))
+            counts = (share.records, groups.get(number, 0), offsets.get(number, 0), share.filtered)
+            self._book.finish_load(number, *counts)
+        self._book.write(batch)
+
+
+class LogSource:
+    """How a load reads logs: by a reader in this process, and by Spark what the reader gives up.
+
+    Without a reader, Spark reads all of them. Without Spark's source, the reader must give nothing up.
+    """
+
+    def __init__(self, reader: LogReader | None, source: KafkaSource | None, load_by: LoadBy) -> None:
+        self._reader = reader
+        self._source = source
+        self._load_by = load_by
+        self._by_spark = set[int]()
+
+    def begin(self, partitions: Collection[int]) -> None:
+        """Begin to load these partitions, all of them by the reader if there is one."""
+        self._by_spark = set(partitions) if self._reader is None else set()
+
+    def take(self, left: dict[int, PartitionEnds], offsets: int) -> dict[int, PartitionEnds]:
         """Remove the first partitions from `left` that are read in the same way as the first one.
 
         They have up to `offsets` offsets, but it is at least one partition.
@@ -213,70 +231,30 @@ class Loader:
             taken[number] = left.pop(number)
         return taken
 
-    def _give_up(self, error: UnreadableError) -> None:
+    def way(self, taken: Collection[int]) -> str:
+        """Return in which way these partitions are read, for the load's line."""
+        return "by Spark" if self._reader is None or self._by_spark.intersection(taken) else self._reader.way
+
+    def give_up(self, error: UnreadableError, warn: Callable[[str], None]) -> None:
         """Have Spark read the partitions that the reader gave up, unless it must not."""
         if self._load_by == "raw":
             raise ClusterError(f"Cannot read offsets partitions raw, as --load-by demands: {error}") from error
         for number, reason in sorted(error.reasons.items()):
-            self._controls.progress.warn(f"Offsets partition {number} is read by Spark, not raw: {reason}")
+            warn(f"Offsets partition {number} is read by Spark, not raw: {reason}")
         self._by_spark |= error.reasons.keys()
 
-    def _passed(
-        self,
-        start: Mapping[int, int],
-        end: Mapping[int, int],
-        epochs: Mapping[int, int | None],
-        target: HistoryTarget,
+    def pass_over(
+        self, ends: Mapping[int, PartitionEnds], sink: Sink, target: HistoryTarget
     ) -> AbstractContextManager[LogPass]:
-        """Pass over the log between these offsets, in the way in which the partitions are read."""
-        spark, placed_by = self._writer.spark, self._book.placed_by
+        """Pass over the logs from their starts to their last stable offsets."""
+        start = {number: end.log_start_offset for number, end in ends.items()}
+        stable = {number: end.last_stable_offset for number, end in ends.items()}
+        spark, placed_by = sink.writer.spark, sink.book.placed_by
         if self._reader is None or start.keys() & self._by_spark:
             assert self._source is not None  # noqa: S101 - only a reader that gives nothing up comes without it
-            return pass_over(self._source.read(spark, start, end), target, placed_by, self._filters)
-        raw = self._reader.read(start, end, epochs)
-        return pass_on_driver(raw, spark, target, placed_by, self._filters)
-
-    def _pass(
-        self,
-        read: Callable[[HistoryTarget], AbstractContextManager[LogPass]],
-        history: History,
-        batch: BatchId,
-        partitions: list[int],
-        at_most: timedelta,
-    ) -> dict[int, Share]:
-        """Load records in one pass over the log, and return the share of each partition.
-
-        If reading takes longer than `at_most`, write nothing and raise _TooSlowError.
-        """
-        started, target = datetime.now(UTC), history.target(batch)
-        with read(target) as passed, self._writer.bulk():
-            if datetime.now(UTC) - started > at_most:
-                raise _TooSlowError
-            self._logs.require_same_topic()
-            cells = passed.cells.fetched()
-            history.append_passed(passed, batch)()
-            self._report_undecodable(passed.records[UNDECODABLE])
-            if history.keeps_records:
-                of_groups = passed.of_groups.fetched()
-                self._decoded_history.append_load(of_groups, cells, passed.shares, partitions, batch)
-            self._state.apply(cells, batch, loaded=partitions)
-            return passed.shares
-
-    def _report_undecodable(self, count: int) -> None:
-        self._controls.metrics.undecodable(count)
-        if count:
-            self._controls.progress.warn(
-                f"Cannot decode {count:,} records: see the table {UNDECODABLE} for the reasons"
-            )
-
-    def _finish(self, partitions: list[int], shares: Mapping[int, Share], batch: BatchId) -> None:
-        self._book.clocks.read(shares)
-        groups, offsets = (rows_per_partition(self._writer.tables, table) for table in (GROUPS, COMMITTED_OFFSETS))
-        for number in partitions:
-            share = shares.get(number, Share(0, None))
-            counts = (share.records, groups.get(number, 0), offsets.get(number, 0), share.filtered)
-            self._book.finish_load(number, *counts)
-        self._book.write(batch)
+            return pass_over(self._source.read(spark, start, stable), target, placed_by, sink.filters)
+        epochs = {number: end.coordinator_epoch for number, end in ends.items()}
+        return pass_on_driver(self._reader.read(start, stable, epochs), spark, target, placed_by, sink.filters)
 
 
 def _span(ends: PartitionEnds) -> int:

@@ -28,9 +28,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from offsetstream.codec.decoding import DECODED_SCHEMA
 from offsetstream.coordinator.reduction import last_wins
-from offsetstream.stream.decode import as_few_tasks, few_tasks, in_coordinator_partition
-from offsetstream.stream.state import size
-from offsetstream.stream.state.size import Part
+from offsetstream.stream.records import (
+    ON_DISK,
+    Part,
+    Share,
+    add_shares,
+    as_few_tasks,
+    by_partition,
+    few_tasks,
+    in_coordinator_partition,
+)
 from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import RECORD_TABLES, RECORDS
@@ -109,7 +116,7 @@ class LogPass:
     cells: Part
     of_groups: Part
     history: dict[str, TaskRows]
-    shares: dict[int, size.Share]
+    shares: dict[int, Share]
     records: dict[str, int]
     written: dict[str, Counter[int]]
 
@@ -117,7 +124,7 @@ class LogPass:
 @contextmanager
 def pass_over(
     raw: DataFrame,
-    history: HistoryTarget | None,
+    history: HistoryTarget,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
 ) -> Iterator[LogPass]:
@@ -130,7 +137,7 @@ def pass_over(
     def work(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reduce_log(batches, history, placed_by, filters, brought_bytes)
 
-    rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(size.ON_DISK)
+    rows = as_few_tasks(raw).mapInArrow(work, from_arrow_schema(_SCHEMA)).persist(ON_DISK)
     try:
         collected = rows.where(_COLLECTED).toArrow()
         reports = [json.loads(report) for report in collected[_REPORT].drop_null().to_pylist()]
@@ -140,7 +147,7 @@ def pass_over(
             brought = collected.filter(pc.equal(collected[_KIND], kind)).drop_columns(_OWN)
             return Part(lambda: of_spark, measured, brought if brought.num_rows == measured.rows else None)
 
-        packed = {table: rows.where(F.col(_KIND) == table) for table in (history.writers if history else ())}
+        packed = {table: rows.where(F.col(_KIND) == table) for table in history.writers}
         yield _passed(of_kind(_CELL), of_kind(_OF_GROUP), packed, reports)
     finally:
         rows.unpersist()
@@ -150,7 +157,7 @@ def pass_over(
 def pass_on_driver(
     raw: Generator[pa.RecordBatch],
     spark: SparkSession,
-    history: HistoryTarget | None,
+    history: HistoryTarget,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
 ) -> Iterator[LogPass]:
@@ -160,20 +167,17 @@ def pass_on_driver(
     """
     folders = tempfile.TemporaryDirectory(prefix="offsetstream-pass-")
     with closing(raw), folders as folder, ThreadPoolExecutor(1) as beside:
-        if history is not None:
-            files = {name: each for name, each in history.writers.items() if not isinstance(each, PackingWriter)}
-            written = {name: _WritesBeside(writer, beside) for name, writer in files.items()}
-            history = replace(history, writers={**history.writers, **written})
-        tables = history.writers if history else ()
-        kinds = (_CELL, _OF_GROUP, *tables)
-        found = {kind: _Found(Path(folder) / kind) for kind in kinds}
+        files = {name: each for name, each in history.writers.items() if not isinstance(each, PackingWriter)}
+        written = {name: _WritesBeside(writer, beside) for name, writer in files.items()}
+        history = replace(history, writers={**history.writers, **written})
+        found = {kind: _Found(Path(folder) / kind) for kind in (_CELL, _OF_GROUP, *history.writers)}
         for batch in reduce_log(raw, history, placed_by, filters):
             rows = pa.Table.from_batches([batch])
             if (kind := rows[_KIND][0].as_py()) == _REPORT:
                 reports = [json.loads(rows[_REPORT][0].as_py())]
             else:
                 found[kind].add(rows.drop_columns(_OWN) if kind in (_CELL, _OF_GROUP) else rows.select([_ROWS]))
-        packed = {table: found[table].in_spark(spark) if found[table].count else None for table in tables}
+        packed = {table: found[table].in_spark(spark) if found[table].count else None for table in history.writers}
         cells, of_groups = (found[kind].part(spark, _size(kind, reports)) for kind in (_CELL, _OF_GROUP))
         yield _passed(cells, of_groups, packed, reports)
 
@@ -244,9 +248,9 @@ def _passed(
     history: Mapping[str, DataFrame | None],
     reports: Sequence[Mapping[str, Any]],
 ) -> LogPass:
-    shares: dict[int, size.Share] = {}
+    shares: dict[int, Share] = {}
     for report in reports:
-        size.add_shares(shares, {number: size.Share(*share) for number, *share in report["shares"]})
+        add_shares(shares, {number: Share(*share) for number, *share in report["shares"]})
     rows = {table: TaskRows.of([report["history"][table] for report in reports], of) for table, of in history.items()}
     records = {table: sum(report["records"].get(table, 0) for report in reports) for table in RECORD_TABLES}
     written = {table: Counter[int]() for table in RECORD_TABLES}
@@ -261,7 +265,7 @@ def _size(kind: str, reports: Iterable[Mapping[str, Any]]) -> Size:
 
 def reduce_log(
     batches: Iterable[pa.RecordBatch],
-    history: HistoryTarget | None,
+    history: HistoryTarget,
     placed_by: int | None,
     filters: Filters = NO_FILTERS,
     brought_bytes: int = 0,
@@ -277,12 +281,12 @@ def reduce_log(
 class _Worker:
     """One task of a pass."""
 
-    history: HistoryTarget | None
+    history: HistoryTarget
     placed_by: int | None
     filters: Filters
     brought_bytes: int
     _kept: list[pa.Table] = field(default_factory=list)
-    _shares: dict[int, size.Share] = field(default_factory=dict)
+    _shares: dict[int, Share] = field(default_factory=dict)
     _records: Counter[str] = field(default_factory=Counter)
     _written: Counter[tuple[str, int]] = field(default_factory=Counter)
     _rows: Counter[str] = field(default_factory=Counter)
@@ -291,16 +295,15 @@ class _Worker:
     def work(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             raw = pa.Table.from_batches([batch]).select(_RAW)
-            size.add_shares(self._shares, size.by_partition(raw))
+            add_shares(self._shares, by_partition(raw))
             raw, decoded = self._without_filtered(raw, decode_on_driver(raw))
             good = pc.is_null(decoded["error"])
             of_tables = {table: _where(decoded, is_of) for table, is_of in by_table(decoded).items()}
             self._records.update({table: own.num_rows for table, own in of_tables.items()})
-            if self.history is not None:
-                for table, writer in self.history.writers.items():
-                    yield from self._write(table, writer, self.history, of_tables[table])
-                if self.history.is_decoded:
-                    yield from self._emit(of_tables[RECORDS], _OF_GROUP)
+            for table in self.history.writers:
+                yield from self._write(table, of_tables[table])
+            if self.history.is_decoded:
+                yield from self._emit(of_tables[RECORDS], _OF_GROUP)
             self._keep(_where(raw, good))
             if sum(part.nbytes for part in self._kept) > _MOST_BYTES:
                 yield from self._emit_cells()
@@ -312,23 +315,21 @@ class _Worker:
         if not self.filters:
             return raw, decoded
         filtered = self.filters.filtered(decoded)
-        for number, share in size.by_partition(raw.filter(filtered)).items():
-            size.add_shares(self._shares, {number: size.Share(0, None, share.records)})
+        for number, share in by_partition(raw.filter(filtered)).items():
+            add_shares(self._shares, {number: Share(0, None, share.records)})
         kept = pc.invert(filtered)
         return _where(raw, kept), _where(decoded, kept)
 
-    def _write(
-        self, table: str, writer: RowWriter, history: HistoryTarget, decoded: pa.Table
-    ) -> Iterator[pa.RecordBatch]:
+    def _write(self, table: str, decoded: pa.Table) -> Iterator[pa.RecordBatch]:
         rows = with_history_columns(table, decoded)
-        rows = rows.append_column("log_id", partition_numbers(decoded, history.log_ids, 0))
-        if written := history.written.get(table):
+        rows = rows.append_column("log_id", partition_numbers(decoded, self.history.log_ids, 0))
+        if written := self.history.written.get(table):
             is_new = pc.greater(rows["record_offset"], partition_numbers(rows, written, -1))
             rows, all_rows = _where(rows, is_new), rows
             if rows.num_rows < all_rows.num_rows:
-                old = size.by_partition(all_rows.filter(pc.invert(is_new)))
+                old = by_partition(all_rows.filter(pc.invert(is_new)))
                 self._written.update({(table, number): share.records for number, share in old.items()})
-        for packed in writer.write(rows):
+        for packed in self.history.writers[table].write(rows):
             yield from _rows(pa.table({_ROWS: [packed]}), table, is_collected=False).to_batches()
 
     def _keep(self, raw: pa.Table) -> None:
@@ -363,7 +364,7 @@ class _Worker:
             "records": self._records,
             "shares": [(number, *astuple(share)) for number, share in self._shares.items()],
             "written": [(*place, count) for place, count in self._written.items()],
-            "history": {name: each.close() for name, each in (self.history.writers if self.history else {}).items()},
+            "history": {name: each.close() for name, each in self.history.writers.items()},
         }
         return _rows(pa.table({_REPORT: [json.dumps(report)]}), _REPORT, is_collected=True).to_batches()[0]
 

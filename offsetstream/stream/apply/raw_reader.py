@@ -38,8 +38,7 @@ from offsetstream.codec.batches import (
 )
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError, UsageError
-from offsetstream.stream.monitor.broker_channel import Leaders
-from offsetstream.stream.monitor.fetch import FETCH, Fetched, Place, fetch_request, fetched
+from offsetstream.stream.monitor.broker_channel import FETCH, Fetched, Leaders, Place, fetch_request, fetched
 from offsetstream.stream.settings import LoadBy
 from offsetstream.tables.arrow_rows import timestamps_of
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -20,38 +21,35 @@ from offsetstream.settings.kinds import length_of
 from offsetstream.spark.session import limit_idle_consumers
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.batch import BatchWriter
-from offsetstream.stream.apply.decoded_history import DecodedHistory
-from offsetstream.stream.apply.gaps import Gaps
-from offsetstream.stream.apply.history import History
-from offsetstream.stream.apply.load import Loader
+from offsetstream.stream.apply.history import Sink
+from offsetstream.stream.apply.load import Loader, LogSource
 from offsetstream.stream.apply.raw_reader import RawReader, reads_raw
 from offsetstream.stream.controls import Controls
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.lifecycle.leaders import Leadership, partitions_text
-from offsetstream.stream.lifecycle.live import IDLE_REFRESH_SECONDS, REFRESH_SECONDS, LiveStream
-from offsetstream.stream.lifecycle.refusals import LeadersChangedSinceStartError, PlacementChangedError
+from offsetstream.stream.lifecycle.live import (
+    IDLE_REFRESH_SECONDS,
+    REFRESH_SECONDS,
+    LeadersChangedSinceStartError,
+    LiveStream,
+    Parts,
+    PlacementChangedError,
+)
 from offsetstream.stream.monitor.broker_channel import Leaders
-from offsetstream.stream.monitor.epoch_ends import EpochEnds
-from offsetstream.stream.monitor.hanging import HangingTransactions
-from offsetstream.stream.monitor.observer import Observer
-from offsetstream.stream.monitor.raw_log import RawLog
-from offsetstream.stream.monitor.topic_book import TopicBook
-from offsetstream.stream.monitor.topic_settings import TopicSettings
-from offsetstream.stream.monitor.truncation import TruncationDetector
-from offsetstream.stream.monitor.watch import ClusterWatch
+from offsetstream.stream.monitor.gaps import Gaps, lost_offsets
+from offsetstream.stream.monitor.topics import TopicBook, TopicSettings
+from offsetstream.stream.monitor.truncation import TruncationDetector, ends_of_epochs
+from offsetstream.stream.monitor.watch import ClusterWatch, HangingTransactions, Observer
 from offsetstream.stream.partitions.book import PartitionBook, is_ledger_lost, repair_lost_tables
-from offsetstream.stream.partitions.checkpoint import Checkpoint, last_checkpoint, next_checkpoint
 from offsetstream.stream.partitions.clocks import partitions_to_load
 from offsetstream.stream.partitions.placing import Placing
 from offsetstream.stream.partitions.rows import partition_figures
 from offsetstream.stream.sampling.log_tails import LogTails
-from offsetstream.stream.sampling.rounds import Rounds
-from offsetstream.stream.sampling.sampler import Sampler
+from offsetstream.stream.sampling.sampler import Rounds, Sampler
 from offsetstream.stream.settings import JobSettings
-from offsetstream.stream.state.state_tables import StateTables
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.store import COSTLY_CHECK_SECONDS
-from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
 
 
@@ -80,30 +78,26 @@ class Attempt:
         channels = Leaders(writer.spark, topic.cluster, settings.properties)
         self._watch = self._watched(channels)
         self._placing = Placing(self._tables, self._book, self._coordinators, self._say)
-        hanging = HangingTransactions(settings.max_transaction_timeout, self._say, self._warn)
-        self._observer = Observer(self._watch, self._book, hanging, controls.progress, controls.metrics)
-        raw_log = RawLog(channels, lambda: self._book.coordinators.known_epochs)
-        self._gaps = Gaps(self._book, self._watch.settings, raw_log.lost_offsets)
-        names = self._watch.topics.names
-        self._state = StateTables(
-            self._tables, topic.coordinator, self._book.log_ids, names, lambda: self._book.placed_by is None
-        )
-        most_at_once = settings.max_offsets_per_trigger
-        self._decoded_history = DecodedHistory(self._writer, self._book, names, most_at_once)
-        self._loader = Loader(
-            self._writer,
-            self._state,
-            self._decoded_history,
-            self._source,
+        self._gaps = Gaps(
             self._book,
-            self._watch,
-            controls,
-            settings.filters,
-            RawReader(channels) if reads_raw(settings.load_by, writer.spark) else None,
-            settings.load_by,
+            self._watch.settings,
+            lambda ranges: lost_offsets(channels, self._book.coordinators.known_epochs, ranges),
         )
+        self._sink = Sink(
+            writer,
+            self._book,
+            self._watch.topics.names,
+            topic.coordinator,
+            filters=settings.filters,
+            most_at_once=settings.max_offsets_per_trigger,
+        )
+        reader = RawReader(channels) if reads_raw(settings.load_by, writer.spark) else None
+        self._loader = Loader(self._sink, self._watch, LogSource(reader, self._source, settings.load_by), controls)
         measured = controls.metrics.table if settings.metrics_port else None
         self._upkeep = Upkeep(self._tables, measured, settings.keep_history)
+        hanging = HangingTransactions(settings.max_transaction_timeout, self._say, self._warn)
+        observer = Observer(self._watch, self._book, hanging, controls.progress, controls.metrics)
+        self._parts = Parts(self._book, self._loader, observer, topic.leaders, self._upkeep, self._placing, controls)
         self._sampler = self._new_sampler()
         self.has_loaded = False
 
@@ -141,7 +135,7 @@ class Attempt:
 
     def _watched(self, channels: Leaders) -> ClusterWatch:
         cluster, topics = self._topic.cluster, TopicBook(self._tables)
-        known_id, ends = topics.id_of(OFFSETS_TOPIC), EpochEnds(channels).of
+        known_id, ends = topics.id_of(OFFSETS_TOPIC), partial(ends_of_epochs, channels)
         truncation = TruncationDetector(self._book, known_id, cluster.topic_id, ends)
         return ClusterWatch(cluster, topics, TopicSettings(cluster, self._warn), truncation)
 
@@ -192,9 +186,8 @@ class Attempt:
                 checkpoint = self._load([number for number in readable if not self._book.rows[number].is_owned])
                 continue
             if not lost:
-                if (
-                    self._settings.once and not self._controls.is_stopping()
-                ):  # the main loop may have had no time for this
+                if self._settings.once and not self._controls.is_stopping():
+                    # The main loop may have had no time for this.
                     self._upkeep.tend(nullcontext(), self._controls.progress)
                 return
             checkpoint = self._load(lost)
@@ -211,50 +204,28 @@ class Attempt:
         return found
 
     def _live(self, checkpoint: Checkpoint) -> LiveStream:
-        history = self._history(checkpoint)
-        batches = BatchWriter(
-            self._state,
-            history,
-            self._decoded_history,
-            self._gaps,
-            self._book,
-            self._watch,
-            checkpoint,
-            self._settings.filters,
-        )
-        leaders, upkeep = self._topic.leaders, self._upkeep
+        above = min(self._book.next_offsets.values(), default=0)
+        history = self._sink.open_history(checkpoint.no_batch, above)
+        batches = BatchWriter(self._sink, history, self._gaps, self._watch)
         return LiveStream(
+            self._parts,
             batches,
-            self._loader,
-            self._book,
-            self._observer,
-            leaders,
-            upkeep,
-            self._placing,
-            self._controls,
+            checkpoint,
             refresh_seconds=self._refresh_seconds,
             most_at_once=self._settings.max_offsets_per_trigger,
         )
-
-    def _history(self, checkpoint: Checkpoint) -> History:
-        above = min(self._book.next_offsets.values(), default=0)
-        batch, keeps = BatchId(checkpoint.checkpoint_id, -1), self._settings.history
-        history = History.open(self._writer, self._book.log_ids, above, batch, keeps_records=keeps)
-        if keeps:
-            self._decoded_history.open(history.recorded, batch)
-        return history
 
     def _start(self, to_load: list[int], readable: list[int], *, may_continue: bool) -> Checkpoint:
         root = self._settings.checkpoint
         self._placing.begin()
         self._placing.find()
         last = last_checkpoint(self._writer.spark, root, self._controls.lease, self._tables) if may_continue else None
-        if last is None or to_load or self._book.gone or self._placing.must_place_again or not last.reads(readable):
+        if last is None or to_load or self._book.gone or self._book.must_place_again or not last.reads(readable):
             return self._load(to_load)
         self._say(f"Continuing from checkpoint {last.location}")
-        self._placing.place(BatchId(last.checkpoint_id, -1))
+        self._placing.place(last.no_batch)
         self._sampler.start(last.checkpoint_id)
-        self._loader.load_requested(last.checkpoint_id)
+        self._loader.load_requested(last.no_batch)
         return last
 
     def _load(self, partitions: list[int]) -> Checkpoint:
@@ -263,11 +234,11 @@ class Attempt:
         with self._sampler.paused():
             checkpoint = next_checkpoint(self._writer.spark, root, self._controls.lease, self._tables)
             self._sampler.start(checkpoint.checkpoint_id)
-        self._placing.place(BatchId(checkpoint.checkpoint_id, -1))
-        self._loader.unload_gone(checkpoint.checkpoint_id)
-        self._loader.load_requested(checkpoint.checkpoint_id, partitions)
+        self._placing.place(checkpoint.no_batch)
+        self._loader.unload_gone(checkpoint.no_batch)
+        self._loader.load_requested(checkpoint.no_batch, partitions)
         if self._placing.find():
-            self._placing.place(BatchId(checkpoint.checkpoint_id, -1))
+            self._placing.place(checkpoint.no_batch)
         self._say(f"Starting checkpoint {checkpoint.location}")
         return checkpoint
 
@@ -280,7 +251,7 @@ class Attempt:
         checkpoint.note_partitions(start)
         self._topic.leaders.read(start)
         if self._book.has_news:  # above all the leader epochs: a batch writes records of these or older ones
-            self._book.write(BatchId(checkpoint.checkpoint_id, -1))
+            self._book.write(checkpoint.no_batch)
         if self._topic.leaders.leaderless:
             self._warn(
                 f"Continuing without {partitions_text(self._topic.leaders.leaderless)}, until they have a leader again"

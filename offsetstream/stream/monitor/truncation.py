@@ -11,16 +11,36 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from confluent_kafka import KafkaError
+
 from offsetstream.cluster.answers import PartitionEnds
-from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
+from offsetstream.cluster.client import Cluster
+from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT
+from offsetstream.cluster.rights import OFFSETS_TOPIC, READ_OFFSETS
+from offsetstream.errors import ClusterError
+from offsetstream.stream.monitor.broker_channel import BrokerChannel, BrokerTooOldError, Leaders, text
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.coordinators import EpochStart
 
-TopicId = Callable[[], str]
 _ANY_EPOCH = -1  # the leader answers whatever its epoch is
+_OFFSET_FOR_LEADER_EPOCH = (23, 3)  # key and version
+_CONSUMER = -1
+_ASKED, _ANSWER = struct.Struct(">iii"), struct.Struct(">hiiq")
+_MOVES = {*LEADER_MOVES, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.REPLICA_NOT_AVAILABLE}
+
+
+class EpochEnd(NamedTuple):
+    """The greatest epoch of a log up to the requested one, and its end offset (exclusive)."""
+
+    epoch: int
+    offset: int
+
+
+UNKNOWN = EpochEnd(-1, -1)
 EndsOfEpochs = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, EpochEnd]]
 
 
@@ -40,11 +60,13 @@ class TruncationDetector:
     """Find the logs that were replaced.
 
     `known_id` is the topic id of the tables, if they know it. `topic_id` queries the current one, and `epoch_ends` the
-    ends of epochs (`EpochEnds.of`). `unsettled`: the partitions of the last check whose leader epoch rose, but whose
+    ends of epochs (`ends_of_epochs`). `unsettled`: the partitions of the last check whose leader epoch rose, but whose
     leader did not answer.
     """
 
-    def __init__(self, book: PartitionBook, known_id: str | None, topic_id: TopicId, epoch_ends: EndsOfEpochs) -> None:
+    def __init__(
+        self, book: PartitionBook, known_id: str | None, topic_id: Callable[[], str], epoch_ends: EndsOfEpochs
+    ) -> None:
         self._book = book
         self._known_id = known_id
         self._topic_id = topic_id
@@ -157,3 +179,34 @@ class TruncationDetector:
             self._book.epochs.starts[number] = EpochStart(
                 epoch, *((end.offset, end.epoch) if is_known else (None, None))
             )
+
+
+def ends_of_epochs(leaders: Leaders, asked: Mapping[int, tuple[int, int]]) -> dict[int, EpochEnd]:
+    """Return the end of an epoch for each {offsets partition: (current leader epoch, requested epoch)}.
+
+    The end is `UNKNOWN` if the log has no epochs, or if the leader is older than Kafka 2.3 and answers followers only.
+    Partitions without a leader, or with another current epoch, are skipped. Raise ClusterError.
+    """
+    found: dict[int, EpochEnd] = {}
+    for channel, numbers in leaders.channels(asked) if asked else ():
+        try:
+            found |= _ask(channel, {number: asked[number] for number in numbers}, leaders.cluster)
+        except BrokerTooOldError:
+            found |= dict.fromkeys(numbers, UNKNOWN)
+    return found
+
+
+def _ask(channel: BrokerChannel, asked: Mapping[int, tuple[int, int]], cluster: Cluster) -> dict[int, EpochEnd]:
+    head = struct.pack(">ii", _CONSUMER, 1) + text(OFFSETS_TOPIC) + struct.pack(">i", len(asked))
+    partitions = b"".join(_ASKED.pack(number, *epochs) for number, epochs in asked.items())
+    answer = channel.ask(*_OFFSET_FOR_LEADER_EPOCH, head + partitions)
+    at = 8 + len(text(OFFSETS_TOPIC)) + 4  # throttle time, one topic, count of partitions
+    found = {}
+    for error, number, epoch, offset in _ANSWER.iter_unpack(answer[at:]):
+        if error in NO_RIGHT:
+            raise cluster.lacks([READ_OFFSETS])
+        if error and error not in _MOVES:
+            raise ClusterError(f"no leader epochs of {OFFSETS_TOPIC}: {KafkaError(error).str()}")
+        if not error:
+            found[number] = EpochEnd(epoch, offset)
+    return found

@@ -85,6 +85,16 @@ class PartitionBook:
         return None if self.placement_rule == RECORDS else len(self._rows)
 
     @property
+    def must_place_again(self) -> bool:
+        """Whether the tables have rows that were placed by another rule or number of partitions."""
+        by_records, count = self.placed_by is None, len(self._rows)
+        return any(
+            row.partition_count != count or (row.placement_rule == RECORDS) != by_records
+            for row in self._rows.values()
+            if row.load_state is not None
+        )
+
+    @property
     def has_news(self) -> bool:
         """Whether the rows differ from those written last, apart from `caught_up_at`."""
         return self._rows.has_news

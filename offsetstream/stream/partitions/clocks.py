@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.rows import PartitionRow, PartitionRows
-from offsetstream.stream.state.size import Share
+from offsetstream.stream.records import Share
 
 # The greatest expected difference between clocks: of the job's machine, of an earlier one, and of the brokers.
 SKEW = timedelta(hours=1)

@@ -14,7 +14,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.rows import PartitionRow
-from offsetstream.stream.state.homes import place_groups
+from offsetstream.stream.state import place_groups
 from offsetstream.tables.placement import JAVA, RECORDS, Latest, PlacementRule, latest_groups
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
@@ -142,15 +142,10 @@ class Placing:
         except ClusterError:
             return {}
 
-    @property
-    def must_place_again(self) -> bool:
-        """Whether the tables have rows that were placed by another rule or number of partitions."""
-        return must_place_again(self._book)
-
     def place(self, batch: BatchId) -> None:
         """Place all groups again if the rule has changed, and write the rule to the rows."""
         must_write = any(row.placement_rule != self._book.placement_rule for row in _known(self._book))
-        if self.must_place_again:
+        if self._book.must_place_again:
             must_write = True
             rule = (
                 "the partition of their latest records"
@@ -162,12 +157,6 @@ class Placing:
         self._book.note_placement()
         if must_write:
             self._book.write(batch)
-
-
-def must_place_again(book: PartitionBook) -> bool:
-    """Return whether the tables have rows that were placed by another rule or number of partitions."""
-    by_records, count = book.placed_by is None, len(book.rows)
-    return any(row.partition_count != count or (row.placement_rule == RECORDS) != by_records for row in _known(book))
 
 
 def _known(book: PartitionBook) -> list[PartitionRow]:

@@ -1,7 +1,9 @@
-"""Write the tables of the samples, and read them when a job starts."""
+"""The tables of the samples, and those that say what to sample. Each is opened once."""
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,18 +11,24 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsetstream.cluster.log_ends import TopicPartitionKey
-from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, Tail
 from offsetstream.tables.arrow_rows import append_to
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
+from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, END_OFFSETS, TOPIC_PARTITIONS
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite, read_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, transaction_of
 
 Rows = list[dict[str, Any]]
+_OFFSETS = "SELECT DISTINCT topic, partition, committed_offset FROM rows WHERE committed_offset >= 0"
+_NEAR = 1000  # offsets below an end: they may all be markers, or records of aborted transactions
+_PAUSE = 20  # times the duration of a query: pause before the next one, so that it takes a twentieth of a core
+_PARTITIONS = "SELECT DISTINCT topic, partition FROM rows WHERE topic IS NOT NULL AND partition IS NOT NULL"
 
 
 def read_samples(tables: Store) -> tuple[Rows, Mapping[TopicPartitionKey, Mapping[str, Any]]]:
@@ -89,3 +97,59 @@ class _OpenTable:
             if last >> 32 == batch.checkpoint_id:
                 return Transaction(app_id, last + 1)
         return transaction_of(self.table, batch)
+
+
+class Positions:
+    """The partitions to sample: those with a commit or an assignment, and all offsets partitions.
+
+    A table is read again only when its version has changed.
+    """
+
+    def __init__(self, tables: Store) -> None:
+        self._tables = {name: _TablePartitions(tables.open(name)) for name in (COMMITTED_OFFSETS, ASSIGNMENTS)}
+        self._empty_for: tuple[int, Mapping[TopicPartitionKey, Tail]] = -1, {}
+        self._paused_until = 0.0
+
+    def wanted(self) -> Mapping[str, set[int] | None]:
+        """Return the partitions of each topic to sample now; None: all."""
+        found = defaultdict[str, set[int]](set)
+        for each in self._tables.values():
+            for topic, partition in each.partitions():
+                found[topic].add(partition)
+        return {**found, OFFSETS_TOPIC: None}
+
+    def within(self, tails: Mapping[TopicPartitionKey, Tail]) -> dict[TopicPartitionKey, int]:
+        """Return the greatest committed offset near the end of each tail, as of the last call of `wanted`.
+
+        Return nothing if the last query was so recent that another one would use too much time.
+        """
+        started, table = time.monotonic(), self._tables[COMMITTED_OFFSETS].table
+        if not tails or started < self._paused_until or (table.version, tails) == self._empty_for:
+            return {}
+        wanted = pa.Table.from_pylist([place._asdict() | tail._asdict() for place, tail in tails.items()])
+        rows = table.query(_OFFSETS).read_all()
+        columns = [rows[name].cast(kind) for name, kind in (("topic", pa.string()), ("partition", pa.int64()))]
+        offsets = pa.table([*columns, rows["committed_offset"]], names=rows.column_names)
+        joined = offsets.join(wanted, ["topic", "partition"], join_type="inner")
+        committed, upper = joined["committed_offset"], joined["upper"]
+        is_within = pc.and_(pc.greater(committed, joined["lower"]), pc.less(committed, upper))
+        near = joined.filter(pc.and_(is_within, pc.less_equal(pc.subtract(upper, committed), _NEAR)))
+        found = near.group_by(["topic", "partition"]).aggregate([("committed_offset", "max")]).to_pylist()
+        self._empty_for = (-1, {}) if found else (table.version, tails)
+        self._paused_until = started + _PAUSE * (time.monotonic() - started)
+        return {TopicPartitionKey(row["topic"], row["partition"]): row["committed_offset_max"] for row in found}
+
+
+class _TablePartitions:
+    def __init__(self, table: Snapshot) -> None:
+        self.table = table
+        self._version: int | None = None
+        self._partitions: set[tuple[str, int]] = set()
+
+    def partitions(self) -> set[tuple[str, int]]:
+        self.table.refresh()
+        if self.table.version != self._version:
+            rows = self.table.query(_PARTITIONS).read_all()
+            self._partitions = set(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
+            self._version = self.table.version
+        return self._partitions

@@ -1,4 +1,7 @@
-"""The thread that samples end offsets. It does not wait for batches, and batches do not wait for it."""
+"""The thread that samples end offsets. It does not wait for batches, and batches do not wait for it.
+
+Each round queries the end offsets of the cluster, and writes them.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
 
-from offsetstream.errors import LeaseError, UnreachableError, first_line
+from offsetstream.cluster.log_ends import HIDDEN, Answers, LogEnds, RecordTimes, TopicPartitionKey
+from offsetstream.coordinator.partitioning import Coordinator
+from offsetstream.errors import LeaseError, UnauthorisedError, UnreachableError, first_line
 from offsetstream.metrics.job_metrics import JobMetrics
-from offsetstream.stream.sampling.rounds import Rounds
+from offsetstream.stream.sampling.log_tails import LogTails
+from offsetstream.stream.sampling.sample_book import SampleBook
+from offsetstream.stream.sampling.sample_tables import Positions, SampleTables, read_samples
+from offsetstream.tables.create import require_cluster
+from offsetstream.tables.names import CLUSTER
+from offsetstream.tables.small_tables import overwrite_rows
+from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 _END_SECONDS = 5.0  # to wait for a round that a silent cluster delays
 _SAMPLE, _WRITE = "sample", "write"
+START_SECONDS = 60.0  # between two queries of log start offsets
+CLUSTER_SECONDS = 600.0
+_MAX_WAITING = 1_000_000  # rows; with more, start again from the tables, as after a crash
+_MAX_TAILS = 200  # partitions a round from which a record is read, and as many whose transactions are queried
+_MAX_UNEVEN = 2000  # partitions a round whose record times are queried: leaders read their logs for that
 
 
 class Sampler:
@@ -104,3 +123,120 @@ class Sampler:
             self._failing.discard(action)
             self._say(f"Can {action} end offsets again")
         return True
+
+
+class Rounds:
+    """Sample end offsets into `topic_partitions` and, if new, into `end_offsets`.
+
+    `warn` gets a line, once, for topics that the user may not see. Without `tails`, only end offsets are queried. Raise
+    ClusterError, TablesError, and LeaseError after a later job has written to the tables. Rows that cannot be written
+    stay in `book` for the next round. `looks_every`: time between two samples; None if the job runs once.
+    """
+
+    def __init__(
+        self,
+        tables: Store,
+        cluster: LogEnds,
+        coordinator: Coordinator,
+        warn: Callable[[str], None],
+        looks_every: timedelta | None = None,
+        tails: LogTails | None = None,
+    ) -> None:
+        self._tables = tables
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._warn = warn
+        self._interval_ms = looks_every and looks_every // timedelta(milliseconds=1)
+        self._tails = tails
+        self._sample_tables = SampleTables(tables)
+        self.book = SampleBook()
+        self._positions: Positions | None = None
+        self._asked_starts_at = self._observed_at = -CLUSTER_SECONDS
+        self._cluster_row: dict[str, Any] | None = None  # as it was written
+        self._is_refused = False
+        self._hidden: set[str] = set()
+
+    def ask(self) -> None:
+        """Query the end offsets. The positions are read before, so that no lag is negative."""
+        if len(self.book.waiting) > _MAX_WAITING:  # they cannot be written
+            self.book, self._positions = SampleBook(), None
+        positions = self._opened()
+        sampled_at, started = datetime.now(UTC), time.monotonic()
+        wanted = positions.wanted()
+        asks_starts = started - self._asked_starts_at >= START_SECONDS
+        answers = self._cluster.ends(wanted, {} if asks_starts else self.book.starts)
+        if asks_starts:
+            self._asked_starts_at = started
+        self.book.take(answers, sampled_at, self._record_times(answers, sampled_at))
+        if self._tails is not None:
+            self._ask_tails(self._tails, positions, sampled_at)
+        self._warn_of_hidden_topics()
+
+    def _ask_tails(self, tails: LogTails, positions: Positions, sampled_at: datetime) -> None:
+        """Query what end offsets do not show: records below ends close to groups, and blocking transactions."""
+        starts = dict(islice(positions.within(dict(self.book.tails(sampled_at))).items(), _MAX_TAILS))
+        self.book.take_records(starts, tails.first_readable(starts), sampled_at)
+        blocked = self.book.blocked(sampled_at)[:_MAX_TAILS]
+        self.book.take_blocking(blocked, tails.holders(blocked), sampled_at)
+
+    def write(self, batch: BatchId) -> None:
+        """Write new rows to `end_offsets`, then `topic_partitions`, and every ten minutes `cluster` if it changed.
+
+        In this order nothing is missing if the job is killed in between: the history comes first.
+        """
+        if self.book.waiting:
+            self._sample_tables.write_end_offsets(self.book.waiting, batch)
+            self.book.waiting = []
+        self._sample_tables.write_topic_partitions(self.book.rows(), batch)
+        self.write_cluster(batch)
+
+    def write_cluster(self, batch: BatchId) -> None:
+        """Write the row of `cluster`, which views need, if it has changed: at the start and every ten minutes.
+
+        A setting of the brokers that the user may not see is null.
+        """
+        if time.monotonic() - self._observed_at < CLUSTER_SECONDS:
+            return
+        retention, interval = self._retention()
+        row = {
+            "cluster_id": self._cluster.cluster_id(),
+            "group_coordinator": self._coordinator,
+            "offsets_retention_ms": retention,
+            "offsets_retention_check_interval_ms": interval,
+            "sample_interval_ms": self._interval_ms,
+            "ended_at": None,
+        }
+        if row != self._cluster_row:
+            overwrite_rows(self._tables, CLUSTER, [row | {"observed_at": datetime.now(UTC)}], batch)
+            self._cluster_row = row
+        self._observed_at = time.monotonic()
+
+    def _retention(self) -> tuple[int | None, int | None]:
+        try:
+            return self._cluster.offsets_retention()
+        except UnauthorisedError as error:
+            if not self._is_refused:
+                self._warn(f"Cannot read offsets.retention.minutes of the brokers: {error}")
+            self._is_refused = True
+            return None, None
+
+    def _record_times(self, answers: Answers, sampled_at: datetime) -> dict[TopicPartitionKey, RecordTimes]:
+        with_changed_rate = islice(self.book.with_changed_rate(answers, sampled_at), _MAX_UNEVEN)
+        return self._cluster.record_times({place: round(at.timestamp() * 1000) for place, at in with_changed_rate})
+
+    def _opened(self) -> Positions:
+        if self._positions is None:
+            require_cluster(self._tables, self._cluster.cluster_id())
+            self.book.recall(*read_samples(self._tables))
+            self._positions = Positions(self._tables)
+        return self._positions
+
+    def _warn_of_hidden_topics(self) -> None:
+        hidden = {place.topic for place, each in self.book.partitions.items() if each.error == HIDDEN} - self._hidden
+        if hidden:
+            self._hidden |= hidden
+            more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+            self._warn(
+                f"The ends of the topic {min(hidden)}{more} are not sampled: this user lacks DESCRIBE on it. "
+                "See docs/reference/rights.md for the rights of each command"
+            )

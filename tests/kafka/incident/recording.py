@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
-from offsetstream.stream.sampling import rounds
+from offsetstream.stream.sampling import sampler
 from offsetstream.tables.optional_tables import THRESHOLDS
 from testkit.tables import append_rows
 from tests.kafka.incident.actions import Actions
@@ -46,7 +46,7 @@ def record(spark: SparkSession, folder: Path, seed: int, script: type[Incident] 
     """Play the incident and stop its brokers."""
     book = Book(seed)
     with pytest.MonkeyPatch.context() as quick_sampling, ExitStack() as stack:
-        quick_sampling.setattr(rounds, "START_SECONDS", 2.0)
+        quick_sampling.setattr(sampler, "START_SECONDS", 2.0)
         quick_sampling.setattr(live, "SAMPLE_SECONDS", 1.0)
         quick_sampling.setattr(live, "IDLE_REFRESH_SECONDS", 2.0)
         kafka = stack.enter_context(EmbeddedKafka(brokers=3, properties=PROPERTIES))

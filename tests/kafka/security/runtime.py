@@ -9,7 +9,7 @@ from offsetstream.cluster.properties import read_properties
 from offsetstream.spark.session import launchers_session
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.monitor.broker_channel import Leaders
-from offsetstream.stream.monitor.epoch_ends import EpochEnds
+from offsetstream.stream.monitor.truncation import ends_of_epochs
 
 
 def main(server: str, file: str) -> None:
@@ -20,7 +20,8 @@ def main(server: str, file: str) -> None:
     with launchers_session() as spark:
         stops = {number: end.last_stable_offset for number, end in ends.items()}
         read = KafkaSource(server, properties).read(spark, starts, stops).count()
-        answers = EpochEnds(Leaders(spark, Cluster(server, properties), properties)).of(dict.fromkeys(ends, (0, 0)))
+        leaders = Leaders(spark, Cluster(server, properties), properties)
+        answers = ends_of_epochs(leaders, dict.fromkeys(ends, (0, 0)))
         print(f"read {read}, asked {len(answers)}")
 
 

@@ -11,8 +11,8 @@ from offsetstream.errors import UnauthorisedError, UsageError
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.raw_reader import RawReader
 from offsetstream.stream.monitor.broker_channel import Leaders
-from offsetstream.stream.monitor.epoch_ends import EpochEnd, EpochEnds
-from offsetstream.stream.monitor.raw_log import RawLog
+from offsetstream.stream.monitor.gaps import lost_offsets
+from offsetstream.stream.monitor.truncation import EpochEnd, ends_of_epochs
 from testkit.certificates import sign
 from tests.kafka.security.broker import SECRETS, Secured, write_properties
 from tests.kafka.security.commands import offsetstream
@@ -52,9 +52,9 @@ def test_confluent_kafka_and_spark_log_in_with_one_file(
 
     leaders = Leaders(spark, Cluster(server, read_properties(str(file))), read_properties(str(file)))
     ranges = {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
-    assert RawLog(leaders, dict).lost_offsets(ranges) == dict.fromkeys(range(50), 0)
+    assert lost_offsets(leaders, {}, ranges) == dict.fromkeys(range(50), 0)
     high_watermarks = {number: end.high_watermark for number, end in ends.items()}
-    found = EpochEnds(leaders).of(dict.fromkeys(ends, (0, 0)))
+    found = ends_of_epochs(leaders, dict.fromkeys(ends, (0, 0)))
     assert found == {number: EpochEnd(0, high) for number, high in high_watermarks.items()}
 
     starts, stable = ({number: each[at] for number, each in ranges.items()} for at in (0, 1))
@@ -103,7 +103,7 @@ def test_a_wrong_password_is_reported_at_once_and_not_shown(
 
     leaders = Leaders(spark, Cluster(secured.servers[login], secured.properties(login)), wrong)
     with pytest.raises(UnauthorisedError, match=r"refuses this login|cannot log in") as raised:
-        EpochEnds(leaders).of({7: (0, 0)})
+        ends_of_epochs(leaders, {7: (0, 0)})
     assert "sesame" not in str(raised.value)
 
 

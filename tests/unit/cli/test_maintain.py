@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
-from offsetstream.stream.lifecycle import heartbeat
-from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.stream import controls
+from offsetstream.stream.controls import Heartbeat
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables import lease_holder
 from offsetstream.tables.lease import Lease, read_lease
@@ -60,8 +60,8 @@ def commit(offset: int, day: date) -> dict[str, Any]:
 @pytest.fixture
 def live_job(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lease]:
     """The lease of a job that runs elsewhere, as far as anybody here can see."""
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.2)
-    monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(controls, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(controls, "POLL_SECONDS", 0.1)
     lease = Lease.acquire(tables)
     hours_ahead = {"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
     DeltaTable(tables.table(JOB_LEASE)).update(updates=hours_ahead)

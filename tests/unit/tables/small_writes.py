@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.answers import TopicDescription
-from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topics import TopicBook
 from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.answers import TopicDescription
 from offsetstream.errors import DoubledRowsError
-from offsetstream.stream.monitor.topic_book import TopicBook
+from offsetstream.stream.monitor.topics import TopicBook
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError
-from offsetstream.stream.partitions.checkpoint import Checkpoint
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema

@@ -32,7 +32,7 @@ from tests.spark.log import PARTITIONS, SOME, Record, random_log, raw_rows, some
 
 DAY = date(2026, 1, 2)
 LOG_IDS = {1: 3}
-ONLY_DECODED = HistoryTarget({}, {}, {}, is_decoded=True)
+ONLY_DECODED, NOTHING = (HistoryTarget({}, {}, {}, is_decoded=each) for each in (True, False))
 OFFSETS = ("record_offset", "value_offset", "tombstone_offset")
 
 
@@ -91,7 +91,7 @@ def report(passed: Iterable[pa.RecordBatch]) -> dict[str, Any]:
 @settings(max_examples=30)
 def test_the_last_record_of_each_key_is_kept(seed: int, cuts: list[int]) -> None:
     log = random_log(seed, 20)
-    passed = list(reduce_log(batches(log, cuts), None, PARTITIONS))
+    passed = list(reduce_log(batches(log, cuts), NOTHING, PARTITIONS))
     cells = of_kind(passed, "cell")
     found = by_key(log, cells)
     assert len(cells) == len(found)
@@ -114,7 +114,7 @@ def test_a_filtered_log_equals_a_log_without_the_filtered_records(
     assert len(log) / 3 < len(kept) < len(log)
 
     def passed(records: list[Record], batch: int, filters: Filters) -> list[pa.RecordBatch]:
-        commits = history(tables, BatchId(1, batch), {}) if has_history else None
+        commits = history(tables, BatchId(1, batch), {}) if has_history else NOTHING
         return list(reduce_log(batches(records, cuts), commits, PARTITIONS, filters))
 
     found, expected = passed(log, 0, SOME), passed(kept, 1, NO_FILTERS)
@@ -135,7 +135,7 @@ def test_a_filtered_log_equals_a_log_without_the_filtered_records(
 def test_kept_rows_are_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(log_pass, limit, 1)
     log = random_log(5, 30)
-    cells = of_kind(reduce_log(batches(log, range(0, 500, 10)), None, PARTITIONS), "cell")
+    cells = of_kind(reduce_log(batches(log, range(0, 500, 10)), NOTHING, PARTITIONS), "cell")
     last = {key: cell["record_offset"] for key, cell in by_key(log, cells).items()}
     assert last == {key: cell["record_offset"] for key, cell in expected_cells(log).items()}
     assert (len(cells) > len(last)) is (limit == "_MOST_BYTES")

@@ -6,8 +6,7 @@ import pytest
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import UnreachableError
-from offsetstream.stream.monitor.epoch_ends import UNKNOWN, EpochEnd
-from offsetstream.stream.monitor.truncation import TruncationDetector
+from offsetstream.stream.monitor.truncation import UNKNOWN, EpochEnd, TruncationDetector
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.coordinators import EpochStart
 from offsetstream.tables.path_store import PathStore

@@ -6,7 +6,7 @@ from typing import Any
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.state.size import Share
+from offsetstream.stream.records import Share
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

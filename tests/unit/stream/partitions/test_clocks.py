@@ -9,7 +9,7 @@ from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.clocks import Clocks, Mark, Marks, partitions_to_load
 from offsetstream.stream.partitions.rows import PartitionRow
-from offsetstream.stream.state.size import Share
+from offsetstream.stream.records import Share
 from offsetstream.tables.names import OWNED, LoadState
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.transaction import BatchId

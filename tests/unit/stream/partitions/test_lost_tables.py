@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.stream.partitions.book import PartitionBook, is_ledger_lost, repair_lost_tables
-from offsetstream.stream.partitions.checkpoint import Checkpoint
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.create import create_again, create_tables
 from offsetstream.tables.ledger import count_uncounted, last_offsets

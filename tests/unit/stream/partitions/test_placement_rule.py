@@ -10,7 +10,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import UnauthorisedError
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.partitions.placing import Placing
-from offsetstream.stream.state.homes import find_homes
+from offsetstream.stream.state import find_homes
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
@@ -81,7 +81,7 @@ class World:
         """Find the rule and place the rows. Return whether rows were placed again."""
         self.placing.begin()
         self.placing.find()
-        is_other = self.placing.must_place_again
+        is_other = self.book.must_place_again
         self.placing.place(LOAD)
         return is_other
 

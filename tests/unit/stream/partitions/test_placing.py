@@ -8,11 +8,10 @@ from deltalake import DeltaTable
 
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import LeaseError
+from offsetstream.stream import state
+from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.partitions.checkpoint import Checkpoint
-from offsetstream.stream.partitions.placing import must_place_again
-from offsetstream.stream.state import homes
-from offsetstream.stream.state.homes import place_groups
+from offsetstream.stream.state import place_groups
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -89,30 +88,30 @@ def test_rows_that_are_placed_already_are_not_written(tables: PathStore) -> None
 
 
 def test_an_interrupted_change_is_repeated(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell, told = homes._write, list[str]()
+    tell, told = state._write, list[str]()
 
-    def die_at_the_third(location: PathStore, name: str, placed: homes.Placed, batch: BatchId) -> None:
+    def die_at_the_third(location: PathStore, name: str, placed: state.Placed, batch: BatchId) -> None:
         if len(told) == 2:
             raise KeyboardInterrupt
         told.append(name)
         tell(location, name, placed, batch)
 
-    assert not must_place_again(job(tables, FEW))
+    assert not job(tables, FEW).must_place_again
     first = job(tables, MORE)
-    assert must_place_again(first)
+    assert first.must_place_again
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(homes, "_write", die_at_the_third)
+        patch.setattr(state, "_write", die_at_the_third)
         place_groups(tables, MORE, LOAD)
     assert are_placed(tables, MORE).count(True) == 2
 
     again = job(tables, MORE)
-    assert must_place_again(again)  # nothing says that it was made
+    assert again.must_place_again  # nothing says that it was made
     place_groups(tables, MORE, LOAD)
     again.note_placement()
     again.write(LOAD)
     assert all(are_placed(tables, MORE))
-    assert not must_place_again(job(tables, MORE))
-    assert must_place_again(job(tables, FEW))  # fewer again, as of a topic that was made anew
+    assert not job(tables, MORE).must_place_again
+    assert job(tables, FEW).must_place_again  # fewer again, as of a topic that was made anew
 
 
 def test_a_job_that_lost_its_lease_places_nothing(tables: PathStore) -> None:
@@ -126,8 +125,8 @@ def test_tables_of_an_older_version_are_placed_again(tmp_path: Path) -> None:
     """Their job did not record the partition count by which it placed groups, and missed changes."""
     new = new_tables(tmp_path / "new")
     loaded(new).write(LOAD)
-    assert must_place_again(job(new, FEW))
+    assert job(new, FEW).must_place_again
 
 
 def test_before_the_first_load_no_row_must_be_placed_again(tmp_path: Path) -> None:
-    assert not must_place_again(job(new_tables(tmp_path / "new"), FEW))
+    assert not job(new_tables(tmp_path / "new"), FEW).must_place_again

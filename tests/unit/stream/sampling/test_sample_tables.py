@@ -9,8 +9,8 @@ from deltalake.exceptions import DeltaError
 
 from offsetstream.cluster.log_ends import RecordTimes, TopicPartitionKey
 from offsetstream.errors import LeaseError, TablesError
-from offsetstream.stream.sampling.sample_book import SampleBook
-from offsetstream.stream.sampling.sample_tables import SampleTables, read_samples
+from offsetstream.stream.sampling.sample_book import SampleBook, Tail
+from offsetstream.stream.sampling.sample_tables import Positions, SampleTables, read_samples
 from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -163,3 +163,24 @@ def test_a_job_that_lost_its_tables_writes_no_samples(tables: PathStore) -> None
     with pytest.raises(LeaseError):
         written.write_end_offsets(book.waiting, BATCH)
     assert [len(read_rows(tables.open(name))) for name in (TOPIC_PARTITIONS, END_OFFSETS)] == [1, 0]
+
+
+def test_the_greatest_offset_within_each_tail(tmp_path: Path) -> None:
+    offsets = {
+        ("orders", 0): (7, 9, 10),
+        ("orders", 1): (3,),
+        ("other", 0): (5000,),
+        ("behind", 0): (10,),
+        ("none", 0): (-1,),
+    }
+    rows = [
+        {"group_id": f"group-{offset}", "topic": topic, "partition": partition, "committed_offset": offset}
+        for (topic, partition), each in offsets.items()
+        for offset in each
+    ]
+    new_tables(tmp_path, {"committed_offsets": [row | {"offsets_partition": 0} for row in rows]})
+    places = {TopicPartitionKey(*place): Tail(0, 10) for place in offsets}
+    places[TopicPartitionKey("orders", 1)] = Tail(3, 10)  # a record is known to be there
+    places[TopicPartitionKey("behind", 0)] = Tail(0, 5000)  # messages wait, whatever is at the end
+    assert Positions(PathStore(str(tmp_path))).within(places) == {TopicPartitionKey("orders", 0): 9}
+    assert Positions(PathStore(str(tmp_path))).within({}) == {}

@@ -5,8 +5,8 @@ import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from offsetstream.errors import ConflictError, LeaseError, TablesError
-from offsetstream.stream.lifecycle import heartbeat
-from offsetstream.stream.lifecycle.heartbeat import Heartbeat
+from offsetstream.stream import controls
+from offsetstream.stream.controls import Heartbeat
 from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
 from offsetstream.tables.lease_holder import LeaseRow
 from offsetstream.tables.path_store import PathStore
@@ -17,8 +17,8 @@ LONG = 30.0  # seconds after which something is broken
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(controls, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(controls, "BEAT_SECONDS", 0.2)
 
 
 def take_over(tables: PathStore) -> Lease:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from offsetstream.stream.lifecycle.checkpoint import LAST_WRITTEN, Checkpoint
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.stream.partitions.checkpoint import LAST_WRITTEN, Checkpoint
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from offsetstream.stream.state.size import Share, add_shares, by_partition
+from offsetstream.stream.records import Share, add_shares, by_partition
 
 RECORDS = pa.table(
     {

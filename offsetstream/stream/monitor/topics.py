@@ -1,19 +1,17 @@
-"""The names of topic ids, also of deleted topics (reference 5.10 item 1).
-
-The newer group types name topics by id only. The cluster knows the names, but not those of deleted topics.
-"""
+"""What the cluster says of topics: the names of topic ids, and the settings of the offsets topic."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from offsetstream.cluster.answers import TopicDescription
-from offsetstream.cluster.client import Cluster
-from offsetstream.errors import DoubledRowsError
+from offsetstream.cluster.client import Cluster, deletes_records
+from offsetstream.cluster.rights import OFFSETS_TOPIC
+from offsetstream.errors import ClusterError, DoubledRowsError, UnreachableError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.merge import DELETED
 from offsetstream.tables.names import ASSIGNMENTS, TOPICS
@@ -23,10 +21,18 @@ from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 
 WRITTEN_EVERY = timedelta(minutes=10)
+# Kafka's delete.retention.ms and max.message.bytes.
+_DEFAULT_RETENTION, _DEFAULT_BATCH_BYTES = 86_400_000, 1_048_588
+_LONGEST = 10**15  # milliseconds; Kafka allows up to 2^63
+SAFE_SHARE = 0.9  # of a time that the brokers guarantee: a margin for their clocks
 
 
 class TopicBook:
-    """The rows of the table `topics`, by topic id. The driver keeps them in memory: only one job writes them."""
+    """The rows of the table `topics`, by topic id. The driver keeps them in memory: only one job writes them.
+
+    The newer group types name topics by id only (reference 5.10 item 1). The cluster knows the names, but not those of
+    deleted topics.
+    """
 
     def __init__(self, tables: Store) -> None:
         self._tables = tables
@@ -94,3 +100,74 @@ def _new_row(topic: TopicDescription, now: datetime) -> dict[str, Any]:
         "is_internal": topic.is_internal,
         "first_seen_at": now,
     }
+
+
+class TopicSettings:
+    """What the settings of the offsets topic guarantee for its records. They may change while the job runs.
+
+    They are those of the last query, or Kafka's defaults if the cluster does not return them.
+
+    `uncompacted_since`: since when every query has returned at least the current `uncompacted_for`.
+    """
+
+    def __init__(self, cluster: Cluster, warn: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._warn = warn
+        self._is_refused = self._is_warned = False
+        self._settings: dict[str, str | None] = {}
+        self.uncompacted_since = datetime.max.replace(tzinfo=UTC)
+
+    def look(self) -> None:
+        """Query the settings again. Raise UnreachableError if no broker answers."""
+        before, queried_at = self.uncompacted_for, datetime.now(UTC)
+        try:
+            self._settings = self._cluster.topic_settings()
+            self._warn_of_retention()
+            if self.uncompacted_for > before:
+                self.uncompacted_since = queried_at
+        except UnreachableError:
+            raise
+        except ClusterError as error:
+            if not self._is_refused:
+                self._warn(f"Cannot read the settings of {OFFSETS_TOPIC}, assuming delete.retention.ms=24 h: {error}")
+            self._is_refused = True
+
+    def _warn_of_retention(self) -> None:
+        if self.forgets and not self._is_warned:
+            self._warn(
+                f"cleanup.policy of {OFFSETS_TOPIC} is {self._settings['cleanup.policy']}: retention "
+                f"(retention.ms={self._settings.get('retention.ms')}, "
+                f"retention.bytes={self._settings.get('retention.bytes')}) deletes committed offsets of groups that "
+                "still exist. A coordinator loses them when it moves or restarts, and so do the tables. "
+                "Set cleanup.policy=compact, Kafka's default for this topic"
+            )
+        self._is_warned = self.forgets
+
+    @property
+    def forgets(self) -> bool:
+        """Whether retention deletes records of the topic, even the last one of a key."""
+        return deletes_records(self._settings)
+
+    @property
+    def safe_retention(self) -> timedelta:
+        """How long a tombstone is guaranteed to stay, with a margin."""
+        return SAFE_SHARE * _milliseconds(self._number("delete.retention.ms", _DEFAULT_RETENTION))
+
+    @property
+    def uncompacted_for(self) -> timedelta:
+        """How long a record is guaranteed not to be compacted, with a margin; zero if nothing guarantees it."""
+        if self._settings.get("cleanup.policy") == "delete":
+            return timedelta.max
+        return SAFE_SHARE * _milliseconds(self._number("min.compaction.lag.ms", 0))
+
+    @property
+    def largest_batch(self) -> int:
+        """The largest size of a record batch of the topic, in bytes."""
+        return self._number("max.message.bytes", _DEFAULT_BATCH_BYTES)
+
+    def _number(self, name: str, default: int) -> int:
+        return int(self._settings.get(name) or default)
+
+
+def _milliseconds(number: int) -> timedelta:
+    return timedelta(milliseconds=min(number, _LONGEST))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +45,11 @@ class Checkpoint:
     def uri(self) -> str:
         """The folder as a URI for Spark and Hadoop."""
         return in_hadoop(self.location)
+
+    @property
+    def no_batch(self) -> BatchId:
+        """The id for writes outside of batches."""
+        return BatchId(self.checkpoint_id, -1)
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start the query. It continues where the checkpoint stands."""
@@ -117,29 +121,34 @@ class Checkpoint:
 
     def shut_out_older(self, tables: Store) -> None:
         """Commit an empty write to every table. After it, no job with an older checkpoint can write."""
-        shut_out_older_everywhere(tables, BatchId(self.checkpoint_id, -1))
+        shut_out_older_everywhere(tables, self.no_batch)
 
     def _write(self, name: str, text: str) -> None:
-        path = self._path(name)
-        with self._explained("write to"):
-            stream = path.getFileSystem(self._hadoop_conf()).create(path)
+        try:
+            path, files = self._file(name)
+            stream = files.create(path)
             stream.write(text.encode())
             stream.close()
+        except Py4JJavaError as error:
+            reason = first_line(error.java_exception)
+            message = f"cannot write to {self.root}: {reason}: name another folder by --checkpoint"
+            raise StoreFaultError(message) from error  # a disk that is read-only now has many names in Hadoop
 
     def _read(self, *names: str) -> str:
-        path = self._path(*names)
-        stream = path.getFileSystem(self._hadoop_conf()).open(path)
+        path, files = self._file(*names)
+        stream = files.open(path)
         try:
-            return str(self._jvm().org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            jvm: Any = self.spark.sparkContext._jvm
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def _batches(self, log: str) -> int:
+        """Return the number of batches of which one of Spark's logs knows."""
         if not self.exists(log):
             return 0
-        path = self._path(log)
-        found = path.getFileSystem(self._hadoop_conf()).listStatus(path)
-        names = [str(status.getPath().getName()) for status in found]
+        path, files = self._file(log)
+        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
     def exists(self, *names: str) -> bool:
@@ -149,23 +158,11 @@ class Checkpoint:
         except EnvironmentNotReadyError as error:
             raise StoreFaultError(str(error)) from error
 
-    @contextmanager
-    def _explained(self, action: str) -> Iterator[None]:
-        try:
-            yield
-        except Py4JJavaError as error:
-            reason = first_line(error.java_exception)
-            message = f"cannot {action} {self.root}: {reason}: name another folder by --checkpoint"
-            raise StoreFaultError(message) from error  # a disk that is read-only now has many names in Hadoop
-
-    def _path(self, *names: str) -> Any:
-        return self._jvm().org.apache.hadoop.fs.Path("/".join([self.uri, *names]))
-
-    def _hadoop_conf(self) -> Any:
-        return self.spark.sparkContext._jsc.hadoopConfiguration()
-
-    def _jvm(self) -> Any:
-        return self.spark.sparkContext._jvm
+    def _file(self, *names: str) -> tuple[Any, Any]:
+        """Return Hadoop's path of a file of the checkpoint, and its file system."""
+        jvm: Any = self.spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path("/".join([self.uri, *names]))
+        return path, path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
 
 
 def _noted(partitions: Collection[int]) -> str:
