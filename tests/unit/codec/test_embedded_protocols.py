@@ -136,19 +136,16 @@ def test_members_of_other_protocol_types_stay_base64() -> None:
     assert plain == decoded
 
 
+_MODERN_MEMBER: dict[str, Any] = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h"}
+_MODERN_MEMBER |= {"subscribedTopicNames": [], "subscribedTopicRegex": None, "rebalanceTimeoutMs": 1}
+_MODERN_MEMBER |= {"serverAssignor": None}
+
+
 def test_the_classic_protocols_of_a_consumer_group_member_are_decoded() -> None:
-    member: dict[str, Any] = {
-        "instanceId": None,
-        "rackId": None,
-        "clientId": "c",
-        "clientHost": "/h",
-        "subscribedTopicNames": [],
-    }
-    member |= {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None}
     protocols = [{"name": "range", "metadata": encode_subscription(_SUBSCRIPTION)}, {"name": "x", "metadata": b"\0"}]
     value = {
         "version": 0,
-        "data": member | {"classicMemberMetadata": {"sessionTimeoutMs": 5, "supportedProtocols": protocols}},
+        "data": _MODERN_MEMBER | {"classicMemberMetadata": {"sessionTimeoutMs": 5, "supportedProtocols": protocols}},
     }
     plain, decoded = _decoded_json({"type": 5, "data": {"groupId": "g", "memberId": "m"}}, value)
     supported = decoded["classicMemberMetadata"]["supportedProtocols"]
@@ -159,14 +156,6 @@ def test_the_classic_protocols_of_a_consumer_group_member_are_decoded() -> None:
 
 @pytest.mark.parametrize("classic", [None, "absent"])
 def test_a_member_without_classic_protocols_has_nothing_to_decode(classic: str | None) -> None:
-    member: dict[str, Any] = {
-        "instanceId": None,
-        "rackId": None,
-        "clientId": "c",
-        "clientHost": "/h",
-        "subscribedTopicNames": [],
-    }
-    member |= {"subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None}
-    data = member if classic else member | {"classicMemberMetadata": None}
+    data = _MODERN_MEMBER if classic else _MODERN_MEMBER | {"classicMemberMetadata": None}
     plain, decoded = _decoded_json({"type": 5, "data": {"groupId": "g", "memberId": "m"}}, {"version": 0, "data": data})
     assert plain == decoded == data
