@@ -14,15 +14,14 @@ from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.java_client import (
     LIMITED_RETRIES,
     NO_RIGHT_TO_GROUP,
+    JavaAdmin,
     as_error,
-    error_name,
     java_admin,
-    retry_while_unavailable,
     root_cause,
     type_of_listed,
 )
 from offsetstream.cluster.metadata import MetadataCache
-from offsetstream.cluster.offsets import commit_by_java, errors_by_place, fetch_by_java, require_utf8
+from offsetstream.cluster.offsets import require_utf8
 from offsetstream.cluster.rights import Right
 
 NOT_FOUND, DEAD = "GROUP_ID_NOT_FOUND", "Dead"
@@ -46,8 +45,8 @@ def group_admin(
     cluster: MetadataCache, properties: Mapping[str, str], timeout: float, operations: Collection[str]
 ) -> Iterator[GroupAdmin]:
     """Yield Kafka's Admin client for the groups of a cluster, in its own JVM. Raises what `java_admin` raises."""
-    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
-        yield GroupAdmin(cluster, jvm, client, timeout, operations)
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as admin:
+        yield GroupAdmin(cluster, admin, timeout, operations)
 
 
 class GroupAdmin:
@@ -59,15 +58,13 @@ class GroupAdmin:
     name.
     """
 
-    def __init__(
-        self, cluster: MetadataCache, jvm: Any, client: Any, timeout: float, operations: Collection[str]
-    ) -> None:
-        self._cluster, self._jvm, self._client, self._timeout = cluster, jvm, client, timeout
+    def __init__(self, cluster: MetadataCache, admin: JavaAdmin, timeout: float, operations: Collection[str]) -> None:
+        self._cluster, self._admin, self._timeout = cluster, admin, timeout
         self._operations = frozenset(operations)
 
     def group_ids(self) -> list[str]:
         """Return the classic and consumer groups that the user may see, without share and streams groups."""
-        listed = self._retried("", lambda: self._client.listGroups().all().get())
+        listed = self._retried("", lambda: self._admin.client.listGroups().all().get())
         types = {str(group.groupId()): type_of_listed(group) for group in listed}
         return sorted(group_id for group_id, kind in types.items() if kind in {"Classic", "Consumer"})
 
@@ -93,8 +90,7 @@ class GroupAdmin:
         Needs DESCRIBE on the topics: brokers silently omit the others.
         """
         require_utf8("group id", group_id)
-        fetch = partial(fetch_by_java, self._jvm, self._client, group_id, None, self._timeout, require_stable=False)
-        return self._request(group_id, fetch)
+        return self._request(group_id, lambda: self._admin.fetch(group_id, None, self._timeout, require_stable=False))
 
     def unstable(self, group_id: str, places: Collection[Place]) -> set[Place]:
         """Return the partitions for which an open transaction has a pending offset.
@@ -105,11 +101,10 @@ class GroupAdmin:
             return set()
 
         def ask() -> set[Place]:
-            admin = self._jvm.org.apache.kafka.clients.admin
-            java = [self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places]
-            spec = admin.ListConsumerGroupOffsetsSpec().topicPartitions(java)
-            options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(self._timeout_ms).requireStable(True)
-            result = self._client.listConsumerGroupOffsets({group_id: spec}, options)
+            classes = self._admin.classes
+            spec = classes.ListConsumerGroupOffsetsSpec().topicPartitions([self._admin.place(each) for each in places])
+            options = classes.ListConsumerGroupOffsetsOptions().timeoutMs(self._timeout_ms).requireStable(True)
+            result = self._admin.client.listConsumerGroupOffsets({group_id: spec}, options)
             found = result.partitionsToOffsetAndMetadata(group_id).get()
             return set(places) - {(str(each.topic()), int(each.partition())) for each in found}
 
@@ -117,20 +112,18 @@ class GroupAdmin:
 
     def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, str | None]:
         """Commit offsets without being a member. Return the error of each partition (None: done)."""
-        return self._request(
-            group_id, lambda: commit_by_java(self._jvm, self._client, group_id, offsets, self._timeout)
-        )
+        return self._request(group_id, lambda: self._admin.commit(group_id, offsets, self._timeout))
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> dict[Place, str | None]:
         """Delete the offsets of the partitions. Return the error of each partition (None: done)."""
 
         def ask() -> dict[Place, str | None]:
-            java = {place: self._jvm.org.apache.kafka.common.TopicPartition(*place) for place in places}
-            options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupOffsetsOptions()
-            result = self._client.deleteConsumerGroupOffsets(
-                group_id, self._jvm.java.util.HashSet(list(java.values())), options.timeoutMs(self._timeout_ms)
+            java = {place: self._admin.place(place) for place in places}
+            options = self._admin.classes.DeleteConsumerGroupOffsetsOptions()
+            result = self._admin.client.deleteConsumerGroupOffsets(
+                group_id, self._admin.jvm.java.util.HashSet(list(java.values())), options.timeoutMs(self._timeout_ms)
             )
-            return errors_by_place(self._jvm, {place: result.partitionResult(each) for place, each in java.items()})
+            return {place: self._admin.error_of(result.partitionResult(each)) for place, each in java.items()}
 
         return self._retried(group_id, ask)
 
@@ -138,9 +131,9 @@ class GroupAdmin:
         """Delete a group with all its offsets. Return the error (None: done)."""
 
         def ask() -> str | None:
-            options = self._jvm.org.apache.kafka.clients.admin.DeleteConsumerGroupsOptions()
-            result = self._client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
-            return errors_by_place(self._jvm, {("", 0): result.deletedGroups()[group_id]})["", 0]
+            options = self._admin.classes.DeleteConsumerGroupsOptions()
+            result = self._admin.client.deleteConsumerGroups([group_id], options.timeoutMs(self._timeout_ms))
+            return self._admin.error_of(result.deletedGroups()[group_id])
 
         return self._retried(group_id, ask)
 
@@ -157,32 +150,32 @@ class GroupAdmin:
         """Return the description of a group. None: it has another type, or does not exist."""
 
         def ask() -> Any:
-            options = getattr(self._jvm.org.apache.kafka.clients.admin, f"Describe{group_type}GroupsOptions")()
+            options = getattr(self._admin.classes, f"Describe{group_type}GroupsOptions")()
             options = options.includeAuthorizedOperations(True).timeoutMs(self._timeout_ms)
-            describe = getattr(self._client, f"describe{group_type}Groups")
+            describe = getattr(self._admin.client, f"describe{group_type}Groups")
             return describe([group_id], options).describedGroups()[group_id].get()
 
         try:
-            return retry_while_unavailable(self._jvm, ask, self._timeout)
+            return self._admin.retried(ask, self._timeout)
         except Py4JJavaError as error:
-            if not _is_other_type(self._jvm, error):
+            if not _is_other_type(self._admin, error):
                 raise
             return None
 
     def _retried(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
-        return self._request(group_id, lambda: retry_while_unavailable(self._jvm, ask, self._timeout))
+        return self._request(group_id, lambda: self._admin.retried(ask, self._timeout))
 
     def _request(self, group_id: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
         except Py4JError as error:
-            if not isinstance(error, Py4JJavaError) or error_name(self._jvm, error) != NO_RIGHT_TO_GROUP:
+            if not isinstance(error, Py4JJavaError) or self._admin.error_name(error) != NO_RIGHT_TO_GROUP:
                 raise as_error(self._cluster.bootstrap_server, error) from error
             rights = [Right(operation, "group", group_id) for operation in sorted(self._operations)]
             raise self._cluster.lacks(rights) from error
 
 
-def _is_other_type(jvm: Any, error: Py4JJavaError) -> bool:
+def _is_other_type(admin: JavaAdmin, error: Py4JJavaError) -> bool:
     """Return whether the error means that no group has this id and type."""
     is_other_type = root_cause(error).getClass().getSimpleName() == "IllegalArgumentException"
-    return is_other_type or error_name(jvm, error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}
+    return is_other_type or admin.error_name(error) in {NOT_FOUND, "UNSUPPORTED_VERSION"}

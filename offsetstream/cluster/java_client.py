@@ -1,16 +1,22 @@
-"""Kafka's own Admin client (Java), for what confluent-kafka lacks or does differently."""
+"""Kafka's own Admin client (Java), for what confluent-kafka lacks or does differently.
+
+Offsets go this way, since confluent-kafka (2.16) ignores the length of their metadata: it appends a NUL, which ends up
+in the log, and reads past the end of metadata without one. The client may also run in Spark's JVM.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from tenacity import retry_if_exception
 
+from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.connection import COORDINATOR_MOVES, patience
 from offsetstream.cluster.login import java_plugins
 from offsetstream.cluster.properties import java_system_properties
@@ -26,12 +32,13 @@ Answer = TypeVar("Answer")
 NO_ANSWER = frozenset({"REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", *COORDINATOR_MOVES})
 NO_RIGHT_TO_GROUP = "GROUP_AUTHORIZATION_FAILED"
 # By default, the client (4.3.1) retries a missing leader or coordinator 10,000 times a second. With these properties it
-# gives up soon, and `retry_while_unavailable` retries with pauses.
+# gives up soon, and `JavaAdmin.retried` retries with pauses.
 LIMITED_RETRIES = {"retries": "3"}
+_MIN_SECONDS = 1.0
 
 
 @contextmanager
-def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator[JavaAdmin]:
     """Yield a new JVM and the client in it. `properties` are Kafka's client properties.
 
     Raises EnvironmentNotReadyError if Java or the client's jars are missing, ClusterError if a request fails.
@@ -44,9 +51,110 @@ def java_admin(bootstrap_server: str, properties: Mapping[str, str]) -> Iterator
         for name, value in {**properties, "bootstrap.servers": bootstrap_server}.items():
             settings[name] = value
         try:
-            yield gateway.jvm, gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+            client = gateway.jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+            yield JavaAdmin(gateway.jvm, client)
         except Py4JError as error:
             raise as_error(bootstrap_server, error) from error
+
+
+class JavaAdmin(NamedTuple):
+    """Kafka's Admin client, and the JVM that runs it."""
+
+    jvm: Any
+    client: Any
+
+    @property
+    def classes(self) -> Any:
+        """Return the package of the Admin client's classes."""
+        return self.jvm.org.apache.kafka.clients.admin
+
+    def place(self, place: Place) -> Any:
+        """Return a partition as Java has it."""
+        return self.jvm.org.apache.kafka.common.TopicPartition(*place)
+
+    def error_name(self, error: Py4JJavaError) -> str:
+        """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors): the innermost in its causes."""
+        errors = self.jvm.org.apache.kafka.common.protocol.Errors
+        cause, name = error.java_exception, "UNKNOWN_SERVER_ERROR"
+        while cause is not None:
+            found = str(errors.forException(cause).name())
+            name, cause = (found if found != "UNKNOWN_SERVER_ERROR" else name), cause.getCause()
+        return name
+
+    def retried(self, ask: Callable[[], Answer], timeout: float) -> Answer:
+        """Send a request, and retry for `timeout` seconds while a coordinator moves, loads or does not answer."""
+
+        def is_temporary(error: BaseException) -> bool:
+            return isinstance(error, Py4JJavaError) and self.error_name(error) in NO_ANSWER
+
+        answer: Answer = patience(retry_if_exception(is_temporary), timeout)(ask)
+        return answer
+
+    def error_of(self, future: Any) -> str | None:
+        """Return Kafka's name of the error of one partition or group (None: done). Raise one of the whole request."""
+        try:
+            future.get()
+        except Py4JJavaError as error:
+            name = self.error_name(error)
+            if name in NO_ANSWER or name == NO_RIGHT_TO_GROUP:
+                raise
+            return name
+        return None
+
+    def fetch(
+        self, group_id: str, partitions: Collection[Place] | None, timeout: float, *, require_stable: bool
+    ) -> dict[Place, CommittedOffset]:
+        """Return the committed offsets of the partitions (None: all), without partitions that have an error.
+
+        With named partitions, those without an offset are omitted, too. Without, a partition with a negative committed
+        offset has no offset in the result. Retries for `timeout` seconds while the coordinator moves or loads. Raises
+        what `java_admin` raises.
+        """
+        spec = self.classes.ListConsumerGroupOffsetsSpec()
+        if partitions is not None:
+            spec = spec.topicPartitions([self.place(place) for place in partitions])
+        left_ms = _time_left(timeout)
+
+        def ask() -> Any:
+            options = self.classes.ListConsumerGroupOffsetsOptions().timeoutMs(left_ms()).requireStable(require_stable)
+            found = self.client.listConsumerGroupOffsets({group_id: spec}, options)
+            return found.partitionsToOffsetAndMetadata(group_id).get()
+
+        return {
+            (place.topic(), place.partition()): CommittedOffset(None)
+            if committed is None
+            else CommittedOffset(committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata())
+            for place, committed in self.retried(ask, timeout).items()
+            if committed is not None or partitions is None
+        }
+
+    def commit(
+        self, group_id: str, offsets: Mapping[Place, CommittedOffset], timeout: float
+    ) -> dict[Place, str | None]:
+        """Commit offsets to the group's coordinator. Return Kafka's name of each partition's error (None: done).
+
+        Retries and raises like `fetch`, also if the coordinator does not answer in time.
+        """
+        commits, places = self.jvm.java.util.HashMap(), {place: self.place(place) for place in offsets}
+        optional = self.jvm.java.util.Optional
+        for place, each in offsets.items():
+            epoch = optional.empty() if each.leader_epoch is None else optional.of(each.leader_epoch)
+            to_commit = self.jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(each.offset, epoch, each.metadata)
+            commits[places[place]] = to_commit
+        left_ms = _time_left(timeout)
+
+        def ask() -> dict[Place, str | None]:
+            options = self.classes.AlterConsumerGroupOffsetsOptions().timeoutMs(left_ms())
+            result = self.client.alterConsumerGroupOffsets(group_id, commits, options)
+            return {place: self.error_of(result.partitionResult(java)) for place, java in places.items()}
+
+        return self.retried(ask, timeout)
+
+
+def _time_left(timeout: float) -> Callable[[], int]:
+    """Return a function for the remaining milliseconds of `timeout` seconds, at least one second."""
+    deadline = time.monotonic() + timeout
+    return lambda: round(max(deadline - time.monotonic(), _MIN_SECONDS) * 1000)
 
 
 def root_cause(error: Py4JJavaError) -> Any:
@@ -55,26 +163,6 @@ def root_cause(error: Py4JJavaError) -> Any:
     while cause.getCause() is not None:
         cause = cause.getCause()
     return cause
-
-
-def error_name(jvm: Any, error: Py4JJavaError) -> str:
-    """Return Kafka's name of an error (org.apache.kafka.common.protocol.Errors): the innermost one in its causes."""
-    errors = jvm.org.apache.kafka.common.protocol.Errors
-    cause, name = error.java_exception, "UNKNOWN_SERVER_ERROR"
-    while cause is not None:
-        found = str(errors.forException(cause).name())
-        name, cause = (found if found != "UNKNOWN_SERVER_ERROR" else name), cause.getCause()
-    return name
-
-
-def retry_while_unavailable(jvm: Any, ask: Callable[[], Answer], timeout: float) -> Answer:
-    """Send a request, and retry for `timeout` seconds while a coordinator moves, loads or does not answer."""
-
-    def is_temporary(error: BaseException) -> bool:
-        return isinstance(error, Py4JJavaError) and error_name(jvm, error) in NO_ANSWER
-
-    answer: Answer = patience(retry_if_exception(is_temporary), timeout)(ask)
-    return answer
 
 
 def optional_text(optional: Any) -> str | None:

@@ -9,9 +9,9 @@ EnvironmentNotReadyError without Java, ClusterError for everything else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from py4j.protocol import Py4JJavaError
@@ -20,14 +20,7 @@ from tenacity import retry_if_exception, retry_if_result
 from offsetstream.cluster.answers import CommittedOffset, Place
 from offsetstream.cluster.client import Cluster, require_to_see_topics_of_groups, sees_all_topics
 from offsetstream.cluster.connection import COORDINATOR_MOVES, NO_COORDINATOR, TIMEOUT, kafka_name, patience
-from offsetstream.cluster.java_client import (
-    LIMITED_RETRIES,
-    NO_ANSWER,
-    NO_RIGHT_TO_GROUP,
-    error_name,
-    java_admin,
-    retry_while_unavailable,
-)
+from offsetstream.cluster.java_client import LIMITED_RETRIES, NO_RIGHT_TO_GROUP, JavaAdmin, java_admin
 from offsetstream.cluster.rights import ALL_TOPICS, OFFSETS_TOPIC, Right, describe_each
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.errors import ClusterError, UnreachableError, UsageError
@@ -61,11 +54,11 @@ class GroupOffsets(Cluster):
             _require_place(place)
         if partitions is not None and not partitions:
             return {}
-        with self._java_admin(group_id, "DESCRIBE") as (jvm, client):
-            found = fetch_by_java(jvm, client, group_id, partitions, timeout, require_stable=require_stable)
+        with self._java_admin(group_id, "DESCRIBE") as admin:
+            found = admin.fetch(group_id, partitions, timeout, require_stable=require_stable)
             requested: Collection[Place] | None = partitions
             if partitions is None and require_stable:  # find the partitions that it omitted
-                requested = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
+                requested = admin.fetch(group_id, None, timeout, require_stable=False)
         missing = [place for place in requested or () if place not in found]
         if not found and partitions is None and not missing and not sees_all_topics(self):
             raise self.lacks([ALL_TOPICS])
@@ -83,17 +76,17 @@ class GroupOffsets(Cluster):
         commits = {place: _to_commit(place, offset) for place, offset in offsets.items()}
         if not commits:
             return {}
-        with self._java_admin(group_id, "READ") as (jvm, client):
-            return commit_by_java(jvm, client, group_id, commits, timeout)
+        with self._java_admin(group_id, "READ") as admin:
+            return admin.commit(group_id, commits, timeout)
 
     @contextmanager
-    def _java_admin(self, group_id: str, operation: str) -> Iterator[tuple[Any, Any]]:
+    def _java_admin(self, group_id: str, operation: str) -> Iterator[JavaAdmin]:
         try:
-            with java_admin(self.bootstrap_server, {**self._properties, **LIMITED_RETRIES}) as (jvm, client):
+            with java_admin(self.bootstrap_server, {**self._properties, **LIMITED_RETRIES}) as admin:
                 try:
-                    yield jvm, client
+                    yield admin
                 except Py4JJavaError as error:
-                    if error_name(jvm, error) != NO_RIGHT_TO_GROUP:
+                    if admin.error_name(error) != NO_RIGHT_TO_GROUP:
                         raise
                     raise self.lacks([Right(operation, "group", group_id)]) from error
         except UnreachableError as error:
@@ -108,7 +101,10 @@ class GroupOffsets(Cluster):
     def _errors_of(
         self, group_id: str, partitions: Collection[Place], timeout: float, *, require_stable: bool
     ) -> dict[Place, CommittedOffset]:
-        """Return why the partitions have no offset. librdkafka returns the error of each partition."""
+        """Return why the partitions have no offset.
+
+        librdkafka returns the error of each partition, which Kafka's own client hides.
+        """
         requests, deadline = [TopicPartition(*place) for place in partitions], time.monotonic() + timeout
         if not requests:
             return {}
@@ -176,12 +172,12 @@ def committed_of(
         require_text("group id", group_id)
     require_to_see_topics_of_groups(cluster, topics)
     found: Committed = {}
-    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as (jvm, client):
+    with java_admin(cluster.bootstrap_server, {**properties, **LIMITED_RETRIES}) as admin:
         for group_id in group_ids:
             try:
-                offsets = fetch_by_java(jvm, client, group_id, None, timeout, require_stable=False)
+                offsets = admin.fetch(group_id, None, timeout, require_stable=False)
             except Py4JJavaError as error:
-                if (name := error_name(jvm, error)) == NO_RIGHT_TO_GROUP:
+                if (name := admin.error_name(error)) == NO_RIGHT_TO_GROUP:
                     raise cluster.lacks(describe_each("group", [group_id])) from error
                 found[group_id] = name if _leaderless(cluster, group_id) is None else NO_COORDINATOR
             else:
@@ -245,86 +241,3 @@ def require_utf8(what: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"the {what} {text!r} is not valid UTF-8") from error
-
-
-# Kafka's own client fetches and commits: confluent-kafka (2.16) ignores the length of offset metadata. It appends a
-# NUL, which ends up in the log, and reads past the end of metadata without one. On the other hand, Kafka's client hides
-# the error of a single partition: `_errors_of` asks librdkafka for it.
-
-
-def fetch_by_java(
-    jvm: Any, client: Any, group_id: str, partitions: Collection[Place] | None, timeout: float, *, require_stable: bool
-) -> dict[Place, CommittedOffset]:
-    """Return the committed offsets of the partitions (None: all), without partitions that have an error.
-
-    With named partitions, those without an offset are omitted, too. Without, a partition with a negative committed
-    offset has no offset in the result. Retries for `timeout` seconds while the coordinator moves or loads. Raises what
-    `java_admin` raises.
-    """
-    admin = jvm.org.apache.kafka.clients.admin
-    spec = admin.ListConsumerGroupOffsetsSpec()
-    if partitions is not None:
-        spec = spec.topicPartitions([_place(jvm, place) for place in partitions])
-    left_ms = _time_left(timeout)
-
-    def ask() -> Any:
-        options = admin.ListConsumerGroupOffsetsOptions().timeoutMs(left_ms()).requireStable(require_stable)
-        return client.listConsumerGroupOffsets({group_id: spec}, options).partitionsToOffsetAndMetadata(group_id).get()
-
-    found = retry_while_unavailable(jvm, ask, timeout)
-    return {
-        (place.topic(), place.partition()): CommittedOffset(None)
-        if committed is None
-        else CommittedOffset(committed.offset(), committed.leaderEpoch().orElse(None), committed.metadata())
-        for place, committed in found.items()
-        if committed is not None or partitions is None
-    }
-
-
-def commit_by_java(
-    jvm: Any, client: Any, group_id: str, offsets: Mapping[Place, CommittedOffset], timeout: float
-) -> dict[Place, str | None]:
-    """Commit offsets to the group's coordinator. Return Kafka's name of each partition's error (None: done).
-
-    Retries and raises like `fetch_by_java`, also if the coordinator does not answer in time.
-    """
-    commits, places = jvm.java.util.HashMap(), {place: _place(jvm, place) for place in offsets}
-    optional = jvm.java.util.Optional
-    for place, each in offsets.items():
-        epoch = optional.empty() if each.leader_epoch is None else optional.of(each.leader_epoch)
-        to_commit = jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(each.offset, epoch, each.metadata)
-        commits[places[place]] = to_commit
-    left_ms = _time_left(timeout)
-
-    def ask() -> dict[Place, str | None]:
-        options = jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions().timeoutMs(left_ms())
-        result = client.alterConsumerGroupOffsets(group_id, commits, options)
-        return errors_by_place(jvm, {place: result.partitionResult(java) for place, java in places.items()})
-
-    return retry_while_unavailable(jvm, ask, timeout)
-
-
-def _time_left(timeout: float) -> Callable[[], int]:
-    """Return a function for the remaining milliseconds of `timeout` seconds, at least one second."""
-    deadline = time.monotonic() + timeout
-    return lambda: round(max(deadline - time.monotonic(), _MIN_SECONDS) * 1000)
-
-
-def _place(jvm: Any, place: Place) -> Any:
-    return jvm.org.apache.kafka.common.TopicPartition(*place)
-
-
-def errors_by_place(jvm: Any, futures: Mapping[Place, Any]) -> dict[Place, str | None]:
-    """Return Kafka's name of each partition's error (None: done). Raise errors that concern the complete request."""
-    return {place: _error(jvm, future) for place, future in futures.items()}
-
-
-def _error(jvm: Any, future: Any) -> str | None:
-    try:
-        future.get()
-    except Py4JJavaError as error:
-        name = error_name(jvm, error)
-        if name in NO_ANSWER or name == NO_RIGHT_TO_GROUP:  # these concern the complete request
-            raise
-        return name
-    return None

@@ -12,7 +12,7 @@ from tenacity import retry_if_result
 
 from offsetstream.cluster.answers import Place
 from offsetstream.cluster.connection import patience
-from offsetstream.cluster.java_client import NO_ANSWER, error_name, retry_while_unavailable
+from offsetstream.cluster.java_client import NO_ANSWER, JavaAdmin
 
 _NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
 
@@ -45,8 +45,7 @@ class OpenTransactions:
     """Finds open transactions with Kafka's Admin client (`java_admin`, FEW_TRIES). A request has `timeout` seconds."""
 
     def __init__(self, jvm: Any, client: Any, timeout: float) -> None:
-        self._jvm, self._client, self._timeout = jvm, client, timeout
-        self._admin = jvm.org.apache.kafka.clients.admin
+        self._admin, self._timeout = JavaAdmin(jvm, client), timeout
         self._timeout_ms = round(timeout * 1000)
 
     def find(self, places: Collection[Place], *, all_coordinate: bool) -> Open:
@@ -59,8 +58,8 @@ class OpenTransactions:
         """
         found = self._producers(places)
         producer_ids = {each.producer_id for opened in _lists(found) for each in opened}
-        ids = retry_while_unavailable(self._jvm, lambda: self._transactional_ids(producer_ids), self._timeout)
-        described = retry_while_unavailable(self._jvm, lambda: self._descriptions(set(ids.values())), self._timeout)
+        ids = self._admin.retried(lambda: self._transactional_ids(producer_ids), self._timeout)
+        described = self._admin.retried(lambda: self._descriptions(set(ids.values())), self._timeout)
         transactions = {
             place: opened
             if isinstance(opened, str)
@@ -80,14 +79,14 @@ class OpenTransactions:
         return found
 
     def _producers_now(self, places: Collection[Place]) -> Open:
-        partitions = {place: self._java(place) for place in places}
-        options = self._admin.DescribeProducersOptions().timeoutMs(self._timeout_ms)
-        result, found = self._client.describeProducers(list(partitions.values()), options), Open()
+        partitions = {place: self._admin.place(place) for place in places}
+        options = self._admin.classes.DescribeProducersOptions().timeoutMs(self._timeout_ms)
+        result, found = self._admin.client.describeProducers(list(partitions.values()), options), Open()
         for place, java in partitions.items():
             try:
                 producers = result.partitionResult(java).get().activeProducers()
             except Py4JJavaError as error:
-                found[place] = error_name(self._jvm, error)
+                found[place] = self._admin.error_name(error)
             else:
                 found[place] = sorted(_open(producers), key=lambda each: each.start_offset)
         return found
@@ -97,20 +96,20 @@ class OpenTransactions:
         if not producer_ids:
             return {}
         java_ids = self._longs(producer_ids)
-        options = self._admin.ListTransactionsOptions().filterProducerIds(java_ids).timeoutMs(self._timeout_ms)
-        listed = self._client.listTransactions(options).all().get()
+        options = self._admin.classes.ListTransactionsOptions().filterProducerIds(java_ids).timeoutMs(self._timeout_ms)
+        listed = self._admin.client.listTransactions(options).all().get()
         return {each.producerId(): each.transactionalId() for each in listed}
 
     def _descriptions(self, transactional_ids: Collection[str]) -> dict[str, Any]:
         if not transactional_ids:
             return {}
-        options = self._admin.DescribeTransactionsOptions().timeoutMs(self._timeout_ms)
-        result, found = self._client.describeTransactions(list(transactional_ids), options), {}
+        options = self._admin.classes.DescribeTransactionsOptions().timeoutMs(self._timeout_ms)
+        result, found = self._admin.client.describeTransactions(list(transactional_ids), options), {}
         for each in transactional_ids:
             try:
                 found[each] = result.description(each).get()
             except Py4JJavaError as error:
-                if error_name(self._jvm, error) != _NOT_FOUND:  # it has expired just now
+                if self._admin.error_name(error) != _NOT_FOUND:  # it has expired just now
                     raise
         return found
 
@@ -128,7 +127,7 @@ class OpenTransactions:
             coordinator_id=details.coordinatorId(),
             started_ms=started.getAsLong() if started.isPresent() else None,
             timeout_ms=details.transactionTimeoutMs(),
-            is_hanging=False if details.topicPartitions().contains(self._java(place)) else None,
+            is_hanging=False if details.topicPartitions().contains(self._admin.place(place)) else None,
         )
 
     def _with_hanging(self, found: Open) -> Open:
@@ -144,22 +143,19 @@ class OpenTransactions:
     def _sees_all(self) -> bool:
         """Return whether the user may see all transactional ids. Coordinators silently omit the others."""
         any_id = uuid4().hex
-        options = self._admin.DescribeTransactionsOptions().timeoutMs(self._timeout_ms)
+        options = self._admin.classes.DescribeTransactionsOptions().timeoutMs(self._timeout_ms)
         try:
-            self._client.describeTransactions([any_id], options).description(any_id).get()
+            self._admin.client.describeTransactions([any_id], options).description(any_id).get()
         except Py4JJavaError as error:
-            return error_name(self._jvm, error) == _NOT_FOUND
+            return self._admin.error_name(error) == _NOT_FOUND
         return True
 
     def _longs(self, numbers: Collection[int]) -> Any:
         """Return a Java list of Longs. py4j would turn small numbers into Integers."""
-        found = self._jvm.java.util.ArrayList()
+        found = self._admin.jvm.java.util.ArrayList()
         for number in numbers:
-            found.addAll(self._jvm.java.util.stream.LongStream.of(number).boxed().toList())
+            found.addAll(self._admin.jvm.java.util.stream.LongStream.of(number).boxed().toList())
         return found
-
-    def _java(self, place: Place) -> Any:
-        return self._jvm.org.apache.kafka.common.TopicPartition(*place)
 
 
 def _needs_request(found: list[OpenTransaction] | str | None) -> bool:

@@ -19,7 +19,6 @@ from offsetstream import CommittedOffset, auto_committing_consumer, commit_offse
 from offsetstream.cluster.connection import QUIET, kafka_name
 from offsetstream.cluster.coordinators import CoordinatorLookup
 from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin
-from offsetstream.cluster.offsets import fetch_by_java
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import UnreachableError, UsageError
@@ -213,13 +212,11 @@ def test_a_missing_coordinator_is_an_error_with_kafkas_name() -> None:
             fetch_offsets(server, "stranded", timeout=8)
         with pytest.raises(UnreachableError, match=by_partition):
             commit_offsets(server, "stranded", {ORDERS[0]: 2}, timeout=8)
-        with java_admin(server, LIMITED_RETRIES) as (
-            jvm,
-            client,
-        ):  # without limits this client sends 10,000 requests a second
+        with java_admin(server, LIMITED_RETRIES) as admin:  # without limits it sends 10,000 requests a second
             with pytest.raises(Py4JJavaError, match="Exceeded maxRetries"):
-                fetch_by_java(jvm, client, "stranded", None, 5, require_stable=False)
-            requests = [each.metricValue() for name, each in client.metrics().items() if name.name() == "request-total"]
+                admin.fetch("stranded", None, 5, require_stable=False)
+            metrics = admin.client.metrics()
+            requests = [each.metricValue() for name, each in metrics.items() if name.name() == "request-total"]
             assert 0 < sum(requests) < 200
         kafka.start_broker(coordinator_id)
         assert fetch_offsets(server, "stranded", timeout=SECONDS) == {ORDERS[0]: CommittedOffset(1)}
