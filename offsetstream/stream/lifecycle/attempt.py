@@ -156,7 +156,7 @@ class Attempt:
         ends = self._topic.cluster.available_ends(readable)
         self._controls.metrics.answered(does_answer=True)
         self._book.observe(ends)
-        self._watch.truncation.begin()
+        self._watch.truncation.start_new_logs()
         self._watch.unload_forgotten(self._book)
         to_load = partitions_to_load(self._book.rows, ends, self._watch.settings.safe_retention)
         if missing := self._book.claims.missing:

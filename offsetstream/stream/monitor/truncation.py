@@ -90,13 +90,13 @@ class TruncationDetector:
         ]
 
     def start_all_new_logs(self, ends: Mapping[int, PartitionEnds]) -> set[int]:
-        """Like `begin`, and start a new log also for partitions whose log ends before the applied offset."""
+        """Like `start_new_logs`, and start a new log also for partitions whose log ends before the applied offset."""
         cut = {number for number, end in ends.items() if self._book.rows[number].is_other_log(end)}
         for number in cut:
             self._book.start_log(number)
-        return {*cut, *self.begin()}
+        return {*cut, *self.start_new_logs()}
 
-    def begin(self) -> list[int]:
+    def start_new_logs(self) -> list[int]:
         """Start a new log in the book for each partition whose log was replaced, and return these partitions.
 
         Raise ClusterError if the cluster does not answer; the next call tries again.

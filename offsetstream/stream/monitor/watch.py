@@ -123,7 +123,7 @@ class Observer:
         self.moving = set(led) - ends.keys()
         self.watch.settings.look()
         self._book.observe(ends)
-        self.watch.truncation.begin()
+        self.watch.truncation.start_new_logs()
         self.watch.unload_forgotten(self._book)
         self.moving |= self.watch.truncation.unsettled
         self._hanging.look(self._book.rows.values())

@@ -59,7 +59,7 @@ def loaded(book: PartitionBook, log: Log, epoch: int) -> TruncationDetector:
     """A book whose partitions are applied up to `END`, with this leader epoch."""
     seen(book, epoch)
     found = logs(book, log)
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     for number in book.partitions:
         book.start_load({number: END})
         book.finish_load(number, 10, 2, 4)
@@ -72,7 +72,7 @@ def test_no_query_while_no_epoch_rises(book: PartitionBook) -> None:
     log = Log((9, 0))
     found = loaded(book, log, 9)
     seen(book, 9)
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert log.asked == []
     assert [row.applied_leader_epoch for row in book.rows.values()] == [9, 9, 9]
 
@@ -82,7 +82,7 @@ def test_a_new_leader_with_everything_applied_keeps_the_log(book: PartitionBook)
     found = loaded(book, log, 9)
     log.starts.append((10, END))
     seen(book, 10, partitions=(1,))
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert log.asked == [{1: (10, 9)}, {1: (10, 9)}]  # the end of the epoch applied, and the start of the new one
     assert not book.coordinators.raised
     assert book.epochs.of(1) == 9
@@ -97,7 +97,7 @@ def test_a_truncated_log_is_a_new_log(book: PartitionBook, starts: tuple[tuple[i
     found = loaded(book, log, 9)
     log.starts, log.end = list(starts), 10 * END
     seen(book, 11, end=10 * END, partitions=(1,))
-    assert found.begin() == [1]
+    assert found.start_new_logs() == [1]
     assert (book.rows[1].log_id, book.rows[1].next_offset, book.coordinators.raised) == (1, None, {})
     assert book.epochs.of(1) is None
     assert book.rows[0].log_id == 0
@@ -111,7 +111,7 @@ def test_epochs_without_records_come_and_go(book: PartitionBook) -> None:
     for epoch in (10, 11):
         log.starts = [(7, 0), (epoch, END)]
         seen(book, epoch)
-        assert found.begin() == []
+        assert found.start_new_logs() == []
     assert book.epochs.of(1) == 7
 
 
@@ -121,12 +121,12 @@ def test_the_next_job_compares_with_the_epochs_in_the_tables(book: PartitionBook
     again = PartitionBook(tables, range(3))
     assert again.epochs.of(1) == 7
     seen(again, 9)
-    assert logs(again, log).begin() == []
+    assert logs(again, log).start_new_logs() == []
     again.advance({1: END + 1})
     assert again.epochs.of(1) == 9
     log.starts = [(7, 0), (10, END - 1)]
     seen(again, 10)
-    assert logs(again, log).begin() == [0, 1, 2]
+    assert logs(again, log).start_new_logs() == [0, 1, 2]
 
 
 def test_a_broker_without_epochs_starts_a_new_log(book: PartitionBook) -> None:
@@ -136,7 +136,7 @@ def test_a_broker_without_epochs_starts_a_new_log(book: PartitionBook) -> None:
     found = loaded(book, log, 9)
     assert book.epochs.of(1) is None
     seen(book, 10, partitions=(1,))
-    assert found.begin() == [1]
+    assert found.start_new_logs() == [1]
 
 
 @pytest.mark.parametrize("cut_at", [END, END - 1])
@@ -147,7 +147,7 @@ def test_tables_of_an_older_version_use_the_epoch_before_the_rise(book: Partitio
         book.epochs.forget(number)
     log.starts.append((10, cut_at))
     seen(book, 10, END + 5)
-    assert logs(book, log).begin() == ([] if cut_at == END else [0, 1, 2])
+    assert logs(book, log).start_new_logs() == ([] if cut_at == END else [0, 1, 2])
     assert log.asked[0] == dict.fromkeys(range(3), (10, 9))
 
 
@@ -156,7 +156,7 @@ def test_a_partition_with_nothing_applied_is_not_compared(book: PartitionBook) -
     found = logs(book, log)
     for epoch in (9, 10):
         seen(book, epoch)
-        assert found.begin() == []
+        assert found.start_new_logs() == []
     assert not book.coordinators.raised
 
 
@@ -167,17 +167,17 @@ def test_a_silent_cluster_is_queried_again(book: PartitionBook) -> None:
     seen(book, 10, partitions=(1,))
     log.answers = None
     with pytest.raises(UnreachableError):
-        found.begin()
+        found.start_new_logs()
     assert set(book.coordinators.raised) == {1}
     log.answers = False  # the leader has changed once more
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert (found.unsettled, set(book.coordinators.raised)) == ({1}, {1})
     book.coordinators.lose([1])  # nobody can be asked, and the others need not wait
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert (found.unsettled, set(book.coordinators.raised)) == (set(), {1})
     log.answers = True
     seen(book, 10, partitions=(1,))
-    assert found.begin() == [1]
+    assert found.start_new_logs() == [1]
     assert found.unsettled == set()
 
 
@@ -185,17 +185,17 @@ def test_every_log_of_a_recreated_topic_is_new(book: PartitionBook) -> None:
     log, present = Log((9, 0)), ["old"]
     loaded(book, log, 9)
     found = TruncationDetector(book, "old", lambda: present[0], log.ends)
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     present[0] = "new"
-    assert found.begin() == [0, 1, 2]
+    assert found.start_new_logs() == [0, 1, 2]
     assert {row.log_id for row in book.rows.values()} == {1}
-    assert found.begin() == []
+    assert found.start_new_logs() == []
 
 
 def test_a_log_that_ends_before_the_applied_offset_is_new_when_it_is_loaded(book: PartitionBook) -> None:
     found = loaded(book, Log((9, 0)), 9)
     ends = {number: PartitionEnds(0, end, end, 5, 9, datetime.now(UTC)) for number, end in enumerate([END - 1, END])}
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert found.start_all_new_logs(ends) == {0}
     assert dict(book.log_ids) == {0: 1, 1: 0, 2: 0}
 
@@ -238,7 +238,7 @@ def test_a_log_truncated_after_the_applied_and_before_the_written_offset(
     written(Path(tables.root), table, END + 9)
     book = PartitionBook(tables, range(3))
     seen(book, 11, end=10 * END)
-    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
+    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).start_new_logs() == rewritten
 
 
 def test_records_written_after_the_leader_moved(book: PartitionBook, tables: PathStore) -> None:
@@ -255,7 +255,7 @@ def test_records_written_after_the_leader_moved(book: PartitionBook, tables: Pat
     ):
         book = PartitionBook(tables, range(3))
         seen(book, 11, end=10 * END)
-        assert logs(book, Log(*starts, end=10 * END)).begin() == rewritten
+        assert logs(book, Log(*starts, end=10 * END)).start_new_logs() == rewritten
 
 
 def test_written_records_of_another_log_do_not_count(book: PartitionBook, tables: PathStore) -> None:
@@ -264,7 +264,7 @@ def test_written_records_of_another_log_do_not_count(book: PartitionBook, tables
     written(Path(tables.root), "offset_commits", END + 9, log_id=1)
     log.starts.append((10, END))
     seen(book, 10)
-    assert found.begin() == []
+    assert found.start_new_logs() == []
 
 
 def test_written_records_are_read_again_after_a_batch(book: PartitionBook, tables: PathStore) -> None:
@@ -272,12 +272,12 @@ def test_written_records_are_read_again_after_a_batch(book: PartitionBook, table
     found = loaded(book, log, 9)
     log.starts.append((10, END))
     seen(book, 10)
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     book.written.forget()  # as a batch does before it writes, and this one failed
     written(Path(tables.root), "offset_commits", END + 9)
     log.starts.append((11, END + 5))
     seen(book, 11)
-    assert found.begin() == [1]
+    assert found.start_new_logs() == [1]
 
 
 @pytest.mark.parametrize(("cut_at", "rewritten"), [(END - 1, [1]), (END, [])])
@@ -285,14 +285,14 @@ def test_a_log_truncated_after_an_interrupted_first_load(
     book: PartitionBook, tables: PathStore, cut_at: int, rewritten: list[int]
 ) -> None:
     seen(book, 9)
-    assert logs(book, Log((9, 0))).begin() == []
+    assert logs(book, Log((9, 0))).start_new_logs() == []
     book.start_load(dict.fromkeys(range(3), 2 * END))
     book.write(BatchId(1, -1))
     written(Path(tables.root), "offset_commits", END - 1)
     book = PartitionBook(tables, range(3))
     seen(book, 11, end=10 * END)
     assert book.next_offsets == {}
-    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).begin() == rewritten
+    assert logs(book, Log((9, 0), (11, cut_at), end=10 * END)).start_new_logs() == rewritten
     assert book.rows[1].log_id == len(rewritten)
 
 
@@ -303,5 +303,5 @@ def test_a_log_without_an_answer_stays_unsettled(book: PartitionBook, tables: Pa
     book.written.forget()
     seen(book, 10)
     log.answers = False
-    assert found.begin() == []
+    assert found.start_new_logs() == []
     assert found.unsettled == {0, 1, 2}
