@@ -254,7 +254,7 @@ class Rows:
 
 
 def _instant(at: At) -> datetime | None:
-    from offsetstream.cli.times import parse_time  # noqa: PLC0415 - the same time syntax as the commands
+    from offsetstream.cli.text import parse_time  # noqa: PLC0415 - the same time syntax as the commands
 
     now = datetime.now(UTC)
     if isinstance(at, str):

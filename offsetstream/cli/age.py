@@ -1,19 +1,20 @@
-"""The age of an answer: as of when its data are known, in words, as warnings, and as columns of its rows."""
+"""As of when the data of an answer are known: in words, as warnings, and as columns of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import capitalized, duration_text, instant_text
+from offsetstream.cli.text import capitalized, counted, duration_text, instant_text, print_line, time_text
 from offsetstream.errors import NoTableError
-from offsetstream.tables.placement import read_placement
+from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
+from offsetstream.tables.placement import Placement, read_placement
 
 if TYPE_CHECKING:
+    from offsetstream.tables.lookup import Lookup
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
@@ -254,3 +255,92 @@ def _length(length: timedelta) -> str | None:
 
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
+
+
+TopicPartition = tuple[str, int]
+
+
+class SampledEndOffsets:
+    """The last sampled end offset of each partition, or Kafka's name of the error, and when they were sampled."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._known: dict[str, dict[TopicPartition, Mapping[str, Any]]] = {}
+        self._sampled_ms: set[int] = set()
+        self._has_all = False
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | str]:
+        """Return end offset or error of each known partition. Raise TablesError if the tables cannot be read."""
+        unknown = {topic for topic, _ in partitions} - self._known.keys()
+        if unknown and not self._has_all:
+            # A second call means one call per group: read all at once.
+            self._has_all = bool(self._known)
+            self._read(None if self._has_all else unknown)
+            self._known |= {topic: {} for topic in unknown - self._known.keys()}
+        known = {place: row for place in partitions if (row := self._known.get(place[0], {}).get(place))}
+        self._sampled_ms |= {row["sampled_at_ms"] for row in known.values() if row["error"] is None}
+        return {place: row["error"] or row["high_watermark"] for place, row in known.items()}
+
+    @property
+    def has_any(self) -> bool:
+        """Tell whether any end offset was sampled."""
+        try:
+            return bool(self._lookup.rows("topic_partitions", ["topic"], distinct=True))
+        except NoTableError:
+            return False
+
+    def closing(self) -> str | None:
+        """Return a sentence that says when they were sampled; None if none was."""
+        if not self._sampled_ms:
+            return None
+        oldest, newest = min(self._sampled_ms), max(self._sampled_ms)
+        age = duration_text(datetime.now(UTC).timestamp() * 1000 - oldest)
+        until = "" if newest - oldest < 1000 else f" to {time_text(newest)}"  # noqa: PLR2004 - a second
+        return f"LOG-END-OFFSET and LAG were sampled at {time_text(oldest)}{until}, {age} ago."
+
+    def _read(self, topics: Collection[str] | None) -> None:
+        columns = ["topic", "topic_id", "partition", "high_watermark", "sampled_at_ms", "error"]
+        try:
+            rows = self._lookup.rows("topic_partitions", columns, {"topic": topics})
+            gone = {
+                row["topic_id"]
+                for row in self._lookup.rows("topics", ["topic_id", "deleted_at_ms"], {"topic": topics})
+                if row["deleted_at_ms"] is not None
+            }
+        except NoTableError:  # tables of an older version, without samples
+            return
+        for row in sorted(rows, key=lambda row: (row["error"] is None, row["sampled_at_ms"] or 0)):
+            has_sample = row["error"] is not None or row["high_watermark"] is not None
+            if has_sample and row["topic_id"] not in gone - {None}:
+                self._known.setdefault(row["topic"], {})[row["topic"], row["partition"]] = row
+
+
+def warn_if_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
+    """Unless all offsets partitions are loaded, write to stderr how many are, and whether those of the groups are."""
+    rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
+    states = {row["offsets_partition"]: row["load_state"] for row in rows}
+    is_loaded = all(state == OWNED for state in states.values())
+    # Finding homes by records reads all groups, so it is done only if needed.
+    homes = read_placement(lookup).homes if group_ids and not is_loaded else None
+    for line in loading_lines(states, group_ids or (), homes):
+        print_line(line)
+
+
+def loading_lines(
+    states: dict[int, str], group_ids: Collection[str], homes: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """Yield the warnings; `states` has the load state of each offsets partition, `homes` is as in `Placement`."""
+    loaded = sum(state == OWNED for state in states.values())
+    if not states:
+        yield "No offsets partition is known yet: the job has not started to load them"
+    elif loaded < len(states):
+        yield f"{loaded} of {counted(len(states), 'offsets partition')} {'is' if loaded == 1 else 'are'} loaded"
+        placement = Placement(len(states), homes)
+        for group_id in group_ids:
+            partition = placement.of(group_id)
+            if partition is None:
+                yield f"The offsets partition of group '{group_id}' is unknown"
+                continue
+            state = states.get(partition, "unknown")
+            is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
+            yield f"Offsets partition {partition} of group '{group_id}' is {is_loaded}"

@@ -16,7 +16,6 @@ import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.names import expand, missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     SECONDS,
@@ -28,7 +27,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column, Output, sort_rows, terminal
-from offsetstream.cli.times import Duration, Instant, duration_text, instant_text, time_text
+from offsetstream.cli.text import Duration, Instant, duration_text, instant_text, print_line, time_text
 from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age
+from offsetstream.cli.age import AGE, Age, warn_if_loading
 from offsetstream.cli.describe import broker_text
-from offsetstream.cli.live_options import UNREACHABLE, reading_timeout_option
-from offsetstream.cli.loading import warn_if_loading
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.names import expand
 from offsetstream.cli.options import (
+    UNREACHABLE,
     cluster_options,
     config_option,
+    connect_to_tables_cluster,
     max_age_option,
     output_of,
+    reading_timeout_option,
     row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.text import print_line
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.lookup import Lookup, Row
@@ -132,7 +133,6 @@ def _add_cluster_answers(
         if not is_utf8(row["group"]):
             raise UsageError(f"the group id {row['group']} is not UTF-8: check the encoding of your terminal")
     # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cli.own_cluster import connect_to_tables_cluster  # noqa: PLC0415 - imported on use
     from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
 
     cluster = connect_to_tables_cluster(CoordinatorLookup, store, bootstrap_server, command_config)

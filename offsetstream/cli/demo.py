@@ -21,7 +21,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from offsetstream.cli.options import BROKERS, typed_flags
-from offsetstream.cli.signals import stop_on_signal
+from offsetstream.cli.process import stop_on_signal
 from offsetstream.cluster.client import Cluster
 from offsetstream.demo.troubles import LIMITS, TROUBLES, Shop, Trouble, keep_busy
 from offsetstream.demo.workload import MIN_GROUPS, run_workload

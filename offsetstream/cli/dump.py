@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from offsetstream.cli.line_files import file_option, open_output
-from offsetstream.cli.messages import counted, print_line
+from offsetstream.cli.lines import file_option, open_output
 from offsetstream.cli.options import cluster_options, config_option
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
+from offsetstream.cli.text import counted, print_line
 from offsetstream.dump.formats import LINE_FORMATS, UnprintableRecords
 from offsetstream.errors import UsageError
 

@@ -21,10 +21,10 @@ from offsetstream.cli.answers import (
     topic_options,
 )
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.names import expand, is_pattern, missing_messages, missing_of, unknown_text
 from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
 from offsetstream.cli.output import Output
+from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError
 from offsetstream.tables.filtered_names import FilteredNames

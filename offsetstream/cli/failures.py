@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.messages import print_line
+from offsetstream.cli.text import print_line
 from offsetstream.errors import (
     MissingPackageError,
     OffsetstreamError,

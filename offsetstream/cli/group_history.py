@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from offsetstream.cli.answers import Answer, Asked, Row, Rows, fetch_sorted, in_period
-from offsetstream.cli.messages import counted
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import duration_text
+from offsetstream.cli.text import counted, duration_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader

@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from offsetstream.tables.lookup import Lookup
+if TYPE_CHECKING:
+    from offsetstream.tables.lookup import Lookup
+
 
 Row = dict[str, Any]
 Columns = Mapping[str, Sequence[Any]]

@@ -1,25 +1,320 @@
-"""`offsetstream groups`: the commands about groups; only the called one is imported."""
+"""`offsetstream groups list` and `status`: which groups there are, and which have trouble, and why."""
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from offsetstream.cli.main import LazyGroup
+from offsetstream.cli.age import AGE, STALE, Age, warn_if_loading
+from offsetstream.cli.answers import (
+    NOT_OK,
+    Answer,
+    Asked,
+    Found,
+    Row,
+    Rows,
+    at_option,
+    ends_text,
+    fetch_sorted,
+    open_reader,
+    show,
+    table_of,
+)
+from offsetstream.cli.group_state import COPIES_IN_ORDER, Current
+from offsetstream.cli.names import no_history_messages, unknown_text
+from offsetstream.cli.options import config_option, max_age_option, output_of, row_options, tables_option
+from offsetstream.cli.output import Column, Output, RereadParts
+from offsetstream.cli.text import capitalized, counted, waiting_time_text
+from offsetstream.tables.location import store_at
+from offsetstream.views.verdicts import NOT_LOOKED, NOT_WELL, VERDICTS, WORDS
 
-SUBCOMMANDS = {
-    "Ask the tables": {
-        "list": ("offsetstream.cli.list_groups:list_groups", "List groups with their type and state."),
-        "describe": ("offsetstream.cli.describe_groups:describe_groups", "Describe groups as Kafka's own tool does."),
-        "status": ("offsetstream.cli.status:status", "Show which groups have trouble, the worst first, and why."),
-        "rebalances": ("offsetstream.cli.group_history:rebalances", "Show rebalances: who joined, who left, how long."),
-        "history": ("offsetstream.cli.group_history:group_history", "Show each change of a group and its members."),
-    },
-    "Change the cluster (a dry run unless --execute)": {
-        "delete": ("offsetstream.cli.deletions:delete_groups", "Delete groups."),
-    },
-}
+if TYPE_CHECKING:
+    pass
+
+_STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
+_TYPES = ("Classic", "Consumer", "Share", "Streams")
+_LIST = (
+    Column("group", "GROUP", 15),
+    Column("type", "TYPE", 20),
+    Column("state", "STATE", 20),
+    Column("protocol_type"),
+    Column("is_simple"),
+    Column("members"),
+    Column("offsets_partition"),
+    Column("in_coordinator_partition"),
+    *AGE,
+)
+_UNCHANGED = ("state", "is_simple", "offsets_partition", "in_coordinator_partition")
+_READ = ("group_id", "group_type", "protocol_type", "member_count", *_UNCHANGED)
 
 
-@click.group(cls=LazyGroup, sections=SUBCOMMANDS)
-def groups() -> None:
-    """List and describe consumer groups, now or at any past time, and find out what happened to them."""
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  offsetstream groups list
+  offsetstream groups list --type Consumer --state Stable
+  offsetstream groups list --at 03:00
+  offsetstream groups list --output json --file groups.json""",
+)
+@config_option("groups.list")
+@click.option(
+    "--state",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar=f"[{'|'.join(_STATES)}]",  # newer versions of click would write them in small letters
+    help="Show only groups in this state (repeatable; default: all).",
+)
+@click.option(
+    "--type",
+    "group_type",
+    envvar="OFFSETSTREAM_GROUPS_LIST_TYPE",
+    multiple=True,
+    type=click.Choice(_TYPES, case_sensitive=False),
+    metavar=f"[{'|'.join(_TYPES)}]",
+    help="Show only groups of this type (repeatable; default: all).",
+)
+@at_option
+@max_age_option
+@tables_option
+@row_options
+def list_groups(
+    *,
+    state: tuple[str, ...],
+    group_type: tuple[str, ...],
+    at: datetime | None,
+    max_age: float | None,
+    tables: str,
+    **options: Any,
+) -> None:
+    """List groups with their type and state, now or at a past time."""
+    output, chosen = output_of(options), {"state": state, "group_type": group_type}
+    if at is not None:
+        _list_at(output, tables, at, max_age, chosen)
+        return
+    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
+
+    lookup = Lookup(store_at(tables))
+    warn_if_loading(lookup, None)
+    age = Age.of_tables(lookup.store, max_age)
+    age.warn()
+
+    def parts() -> Iterator[dict[str, Sequence[Any]]]:
+        is_current = Current()
+        for part in lookup.parts("groups", _READ, order=COPIES_IN_ORDER):
+            wanted = is_current.of(part) if output.is_text else [True] * len(part["group_id"])
+            yield age.columns(_listed(part, wanted, chosen))
+
+    closing = age.line_if_old(lookup.store) if output.is_text else None
+    output.table(_LIST, RereadParts(parts), closing=closing)
+
+
+def _list_at(
+    output: Output, tables: str, at: datetime, max_age: float | None, chosen: Mapping[str, Sequence[str]]
+) -> None:
+    """List the groups as they were at a past time."""
+
+    def ask() -> Found:
+        reader = open_reader(tables, at, max_age=max_age)
+        age, found = Age.of(reader), fetch_sorted(table_of(reader, "groups", {}), "group_id")
+        part = {name: [row[name] for row in found] for name in _READ}
+        listed = age.columns(_listed(part, [True] * len(found), chosen))
+        closing = f"{capitalized(age.as_of_text(reader.store))}.{unknown_text(reader)}"
+        rows = [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
+        nothing = no_history_messages(reader, found, (), at)
+        return Found(_LIST, rows, closing, missing=nothing, warnings=age.lines())
+
+    show(output, None, ask)
+
+
+def _listed(
+    part: Mapping[str, Sequence[Any]], wanted: Sequence[bool], chosen: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[Any]]:
+    """Return the columns of the wanted groups that have one of the chosen values of each column (none: any)."""
+    for name, values in chosen.items():
+        if values:
+            wanted = [so_far and value in values for so_far, value in zip(wanted, part[name], strict=True)]
+    part = {name: list(compress(values, wanted)) for name, values in part.items()}
+    types = part["group_type"]
+    # Brokers list newer types under a protocol type of the same name.
+    newer = {group_type: group_type.lower() for group_type in set(types)} | {"Classic": None}
+    of_members = zip(types, part["protocol_type"], strict=True)
+    return {
+        "group": part["group_id"],
+        "type": types,
+        "protocol_type": [newer[group_type] or own for group_type, own in of_members],
+        "members": part["member_count"],
+    } | {name: part[name] for name in _UNCHANGED}
+
+
+_RANK = {each.word: rank for rank, each in enumerate(VERDICTS)}
+_TRANSACTION, _NAMED = "an open transaction on ", "the open transaction "
+_WHO = "; 'offsetstream partitions --blocked' shows what ends it"
+_END = "kafka-transactions.sh forceTerminateTransaction --transactionalId"
+_FAILS: Mapping[str, Collection[str]] = {"WARN": NOT_WELL, "ERR": ("ERR",), "never": ()}
+
+
+def _judged(asked: Asked) -> Rows:
+    """Return the groups, the worst first, each with the longest wait of its messages."""
+    # First, since time_lag reuses what this defines. The rows are fetched at once: after the next definition, DuckDB
+    # would bind the relation again, which takes longer than reading a few rows.
+    rows = fetch_sorted(asked.view("group_status"))
+    waits = asked.view("time_lag").aggregate(
+        """group_id, max(time_lag_seconds) AS seconds, bool_or(method = 'at least') AS at_least,
+           min(sampled_at) AS oldest, max(sampled_at) AS newest"""
+    )
+    times = {row[0]: row[1:] for row in waits.fetchall()}
+    for row in rows:
+        seconds, at_least, oldest, newest = times.get(row["group_id"], (None, False, None, None))
+        row |= {"time_lag_seconds": seconds, "time_lag_at_least": at_least, "newest_sample": newest}
+        row["sampled"] = [each for each in (oldest, newest) if each]
+    return sorted(rows, key=lambda row: (-_RANK[row["verdict"]], -(row["total_lag"] or 0), row["group_id"]))
+
+
+def _with_verdict(asked: Asked, rows: Rows) -> Rows:
+    wanted = asked.options["verdict"]
+    return [row for row in rows if not wanted or row["verdict"] in wanted]
+
+
+def _add_place(_: Asked, row: Row) -> None:
+    topic = row["verdict_topic"]
+    is_shown = topic is not None and row["level"] != "OK"
+    row["topic_partition"] = f"{topic}-{row['verdict_partition']}" if is_shown else None
+    row["time_lag"] = waiting_time_text(row["time_lag_seconds"], at_least=row["time_lag_at_least"])
+
+
+def _exit_code(asked: Asked, shown: Rows, rows: Rows) -> int:
+    """Return the exit code. A stale group counts even if --verdict hides it: its verdict is unknown."""
+    fail_on = asked.options["fail_on"]
+    if any(row["level"] in _FAILS[fail_on] for row in shown):
+        return NOT_OK
+    return STALE if fail_on != "never" and any(row["is_stale"] for row in rows) else 0
+
+
+def _causes(rows: Rows) -> list[str]:
+    """Return causes that several groups share, the most frequent first: one fix helps all of them."""
+    counted_causes = Counter(row["cause"] for row in rows if row["cause"] is not None)
+    return [
+        f"{counted(number, 'group')}: {cause}{_advice(cause)}"
+        for cause, number in counted_causes.most_common()
+        if number > 1
+    ]
+
+
+def _advice(cause: str) -> str:
+    """Return how to end a transaction. Its coordinator can end one with a known id on all of its partitions."""
+    if cause.startswith(_NAMED):
+        return f"; '{_END} {shlex.quote(cause.removeprefix(_NAMED))}' ends it"
+    return _WHO if cause.startswith(_TRANSACTION) else ""
+
+
+def _without_repeated_reasons(rows: Rows) -> Rows:
+    """Remove the reasons of groups without a sample: one warning line covers all of them."""
+    unsampled = [row for row in rows if row["cause"] == NOT_LOOKED]
+    for row in unsampled if len(unsampled) > 1 else ():
+        row["reason"] = None
+    return rows
+
+
+def _status_closing(asked: Asked, rows: Rows) -> str:
+    levels = Counter(row["level"] for row in rows)
+    not_ok = levels["WARN"] + levels["ERR"]
+    unknown = f", {levels['UNKNOWN']} unknown" if levels["UNKNOWN"] else ""
+    if unchecked := sum(row["level"] == "UNKNOWN" and row["cause"] == NOT_LOOKED for row in rows):
+        some = "" if unchecked == levels["UNKNOWN"] else f"{unchecked} of them "
+        unknown += f" ({some}because {NOT_LOOKED})"
+    lost = sum(row["messages_lost"] or 0 for row in rows)
+    unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
+    verb = "is" if not_ok == 1 else "are"
+    ends = ends_text([each for row in rows for each in row["sampled"]], asked.age.now)
+    return f"{not_ok} of {counted(len(rows), 'group')} {verb} not OK{unknown}, {asked.as_of}; {ends}."
+
+
+_COLUMNS = (
+    Column("group", "GROUP", 15, of="group_id"),
+    Column("state", "STATE", 6, of="group_state"),
+    Column("members", of="member_count"),
+    Column("level", "LEVEL", 5, "level"),
+    Column("verdict", "VERDICT", 7),
+    Column("topic", of="verdict_topic"),
+    Column("partition", of="verdict_partition"),
+    Column("topic_partition", "PARTITION", 9),
+    Column("total_lag", "TOTAL-LAG", 9, "number"),
+    Column("max_lag"),
+    Column("messages_lost"),
+    Column("time_lag", "TIME-LAG", 8, "duration", sort="time_lag_seconds"),
+    Column("time_lag_seconds"),
+    Column("time_lag_at_least"),
+    Column("reason", "REASON", of="verdict_reason"),
+    Column("cause"),
+    Column("burrow", of="status"),
+    Column("burrow_partition_status", of="worst_status"),
+    Column("burrow_topic", of="worst_topic"),
+    Column("burrow_partition", of="worst_partition"),
+    Column("burrow_reason", of="status_reason"),
+    Column("partitions"),
+    Column("partitions_not_ok"),
+    Column("complete"),
+    Column("last_commit_time", unit="time", of="last_commit_at_ms"),
+    Column("type", of="group_type"),
+    Column("sampled_at", unit="time", of="newest_sample"),
+    *AGE,
+)
+_BURROW = Column("burrow", "BURROW", 6, "level", of="status")
+
+
+def _columns(asked: Asked, _: Rows) -> Sequence[Column]:
+    return [_BURROW if asked.options["burrow"] and each.name == _BURROW.name else each for each in _COLUMNS]
+
+
+status = Answer(
+    name="groups.status",
+    text="""Show which groups have trouble, and why: the worst first.
+
+    A group has the verdict of its worst partition, which the column PARTITION names.
+
+    Examples:
+      offsetstream groups status
+      offsetstream groups status --group my-group --fail-on ERR
+      offsetstream groups status --verdict dead --verdict stopped
+      offsetstream groups status --not-ok --min-time-lag 5m
+      offsetstream groups status --at 03:00 --output json
+      offsetstream groups status --watch 10
+
+    Exit codes: 4 a group in the answer is WARN or ERR (--fail-on); 5 no group is, but some are unknown because their
+    samples are too old (--max-age); 1 a group does not exist.""",
+    filters=("group",),
+    options=(
+        click.option(
+            "--fail-on",
+            type=click.Choice(list(_FAILS)),
+            default="WARN",
+            show_default=True,
+            help="Exit with 4 if a level is at least WARN, if it is ERR, or never.",
+        ),
+        click.option(
+            "--verdict",
+            multiple=True,
+            type=click.Choice(WORDS),
+            help="Show only groups with this verdict (repeatable; default: all).",
+        ),
+        click.option("--burrow", is_flag=True, help="Also show Burrow's status (OK, WARN, ERR, NOTFOUND)."),
+    ),
+    rows=_judged,
+    columns=_columns,
+    shown=_with_verdict,
+    complete=_add_place,
+    for_text=_without_repeated_reasons,
+    warnings=_causes,
+    closing=_status_closing,
+    exit_code=_exit_code,
+    not_ok=lambda row: row["level"] in NOT_WELL,
+    lag="total_lag",
+    time_lag="time_lag_seconds",
+).command()

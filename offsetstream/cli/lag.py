@@ -13,17 +13,18 @@ import click
 
 from offsetstream.cli.age import AGE
 from offsetstream.cli.answers import Answer, Asked, Found, Row, Rows, ends_text, fetch_sorted, is_late, view_rows
-from offsetstream.cli.live_options import (
+from offsetstream.cli.options import (
     UNREACHABLE,
+    client_properties,
+    cluster_options,
     is_unreachable,
     isolation_option,
     no_record_reason,
     reading_timeout_option,
+    typed_flags,
 )
-from offsetstream.cli.messages import counted
-from offsetstream.cli.options import client_properties, cluster_options, typed_flags
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import duration_text, milliseconds, time_text, waiting_time_text
+from offsetstream.cli.text import counted, duration_text, milliseconds, time_text, waiting_time_text
 from offsetstream.views.verdicts import NOT_WELL
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from offsetstream.cli.options import settings_options
+from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.run import errors_logged
 from offsetstream.cli.segments import topics_option
-from offsetstream.cli.signals import stop_on_signal
 from offsetstream.stream.settings import FilesSettings
 
 

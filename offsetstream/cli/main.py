@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.descriptors import end_quietly, flush_answers, hold_standard_descriptors
 from offsetstream.cli.failures import (
     OneLineErrors,
     command_path,
     missing_package,
 )
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.output import require_stdout
+from offsetstream.cli.process import end_quietly, flush_answers, hold_standard_descriptors
+from offsetstream.cli.text import print_line
 from offsetstream.embedded.file_names import start_java_in_utf8
 from offsetstream.errors import OffsetstreamError, first_line
 from offsetstream.version import __version__
@@ -32,18 +32,18 @@ SUBCOMMANDS = {
     "Run it": {
         "demo": ("offsetstream.cli.demo:demo", "Run the whole pipeline on a temporary local Kafka."),
         "run": ("offsetstream.cli.run:run", "Replay __consumer_offsets into Delta tables until stopped."),
-        "stop": ("offsetstream.cli.stop:stop", "Stop the running job after its current batch."),
-        "reload": ("offsetstream.cli.reload:reload", "Reload offsets partitions in the running job."),
+        "stop": ("offsetstream.cli.job:stop", "Stop the running job after its current batch."),
+        "reload": ("offsetstream.cli.job:reload", "Reload offsets partitions in the running job."),
         "maintain": ("offsetstream.cli.maintain:maintain", "Compact and vacuum the tables, and thin old history."),
         "repair": ("offsetstream.cli.repair:repair", "Find damaged files of the tables, and repair the tables."),
         "config": ("offsetstream.cli.config:config", "Show each setting and where its value comes from."),
     },
     "Ask it": {
         "groups": (
-            "offsetstream.cli.groups:groups",
+            "offsetstream.cli.main:groups",
             "List and describe groups; find what is wrong and why.",
         ),
-        "offsets": ("offsetstream.cli.offsets:offsets", "List committed offsets; find who moved them; set them."),
+        "offsets": ("offsetstream.cli.main:offsets", "List committed offsets; find who moved them; set them."),
         "lag": ("offsetstream.cli.lag:lag", "Show lag in messages and in time."),
         "report": ("offsetstream.cli.report:report", "Write one HTML page with what is wrong and why."),
         "sql": ("offsetstream.cli.sql:sql", "Query all tables and views with SQL, read-only."),
@@ -60,9 +60,41 @@ SUBCOMMANDS = {
         "load": ("offsetstream.cli.load:load", "Load log segments into tables of their own."),
         "replay": ("offsetstream.cli.replay:replay", "Rebuild groups and offsets from log segments."),
         "dump": ("offsetstream.cli.dump:dump", "Print the records of log segments, or of a cluster."),
-        "decode": ("offsetstream.cli.decode:decode", "Decode records from lines of JSON."),
-        "encode": ("offsetstream.cli.encode:encode", "Encode decoded records as a Kafka release writes them."),
+        "decode": ("offsetstream.cli.lines:decode", "Decode records from lines of JSON."),
+        "encode": ("offsetstream.cli.lines:encode", "Encode decoded records as a Kafka release writes them."),
         "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
+    },
+}
+
+_OF_GROUPS = {
+    "Ask the tables": {
+        "list": ("offsetstream.cli.groups:list_groups", "List groups with their type and state."),
+        "describe": ("offsetstream.cli.describe:describe_groups", "Describe groups as Kafka's own tool does."),
+        "status": ("offsetstream.cli.groups:status", "Show which groups have trouble, the worst first, and why."),
+        "rebalances": ("offsetstream.cli.group_history:rebalances", "Show rebalances: who joined, who left, how long."),
+        "history": ("offsetstream.cli.group_history:group_history", "Show each change of a group and its members."),
+    },
+    "Change the cluster (a dry run unless --execute)": {
+        "delete": ("offsetstream.cli.change_offsets:delete_groups", "Delete groups."),
+    },
+}
+_OF_OFFSETS = {
+    "Ask the tables": {
+        "list": ("offsetstream.cli.offsets:list_offsets", "List committed offsets."),
+        "history": ("offsetstream.cli.offset_history:history", "Show each commit and how far it moved the offset."),
+        "audit": ("offsetstream.cli.offset_history:audit", "Show who moved offsets, and who lost messages."),
+        "expiring": (
+            "offsetstream.cli.offsets:expiring",
+            "Show which offsets will expire, and when.",
+        ),
+        "orphans": ("offsetstream.cli.offsets:orphans", "Show offsets that no consumer can use."),
+        "export": ("offsetstream.cli.export:export", "Write offsets to a file for Kafka's own tool."),
+    },
+    "Change the cluster (a dry run unless --execute)": {
+        "reset": ("offsetstream.cli.change_offsets:reset", "Set committed offsets of groups."),
+        "undo": ("offsetstream.cli.change_offsets:undo", "Undo a reset, an import or a deletion."),
+        "delete": ("offsetstream.cli.change_offsets:delete_offsets", "Delete committed offsets of a group."),
+        "import": ("offsetstream.cli.change_offsets:import_offsets", "Commit offsets that another cluster exported."),
     },
 }
 
@@ -162,3 +194,13 @@ Exit codes: 0 success; 1 difference, not found, or failed; 2 wrong usage; 3 the 
 def main() -> None:
     """Replay Kafka's consumer-group state from __consumer_offsets into Delta tables, and query it."""
     start_java_in_utf8()
+
+
+@click.group(cls=LazyGroup, sections=_OF_GROUPS)
+def groups() -> None:
+    """List and describe consumer groups, now or at any past time, and find out what happened to them."""
+
+
+@click.group(cls=LazyGroup, sections=_OF_OFFSETS)
+def offsets() -> None:
+    """List committed offsets, now or at any past time; find who moved them; set them."""

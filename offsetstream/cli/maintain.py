@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import config_option, output_of, output_options, settings_options
 from offsetstream.cli.output import Column
 from offsetstream.cli.own_spark import open_with_spark, own_spark
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.text import instant_text, print_line
 from offsetstream.maintenance.settings import MaintenanceSettings, horizons
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.cli.messages import counted, printable
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.text import counted, instant_text, printable
 from offsetstream.errors import UnknownNameError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from offsetstream.cli.answers import Answer, Asked, Row, Rows, fetch_sorted, in_period, table_of, view_rows
-from offsetstream.cli.messages import counted
 from offsetstream.cli.output import Column
+from offsetstream.cli.text import counted
 
 _MOVES = """
 SELECT *, committed_offset - lag(committed_offset) OVER (PARTITION BY offsets_partition, group_id, topic, partition

@@ -1,22 +1,31 @@
-"""Options of commands: built from declared settings, shared by many commands, or filled from a settings file."""
+"""Options of commands: made from declared settings, shared by many commands, or filled from a settings file.
+
+Also `--all-clusters`, which asks each cluster of a settings file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from offsetstream.cli.all_clusters import ASKED, FILL, FLAG, LOOKUPS, clusters_of, over_all
 from offsetstream.cli.output import Chosen, Output
-from offsetstream.cli.times import ParamType
+from offsetstream.cli.text import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile, Key
-from offsetstream.settings.schema import Setting, Settings, settings_of
+from offsetstream.settings.schema import PREFIX, Setting, Settings, settings_of
+
+if TYPE_CHECKING:
+    from offsetstream.cluster.client import Cluster
+    from offsetstream.cluster.reading import Reading
+    from offsetstream.tables.store import Store
+
+    Asked = TypeVar("Asked", bound=Cluster)
 
 Command = Callable[..., None]
 _LIVE_SERVER = "Connect to the live cluster at this broker."
@@ -198,6 +207,17 @@ def client_properties(command_config: str | None) -> dict[str, str]:
     return read_properties(command_config, properties_of_config(click.get_current_context()))
 
 
+def connect_to_tables_cluster(
+    asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None
+) -> Asked:
+    """Return an `asked` for the cluster at the address. Raise TablesError if the tables are of another cluster."""
+    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow: the Kafka client
+
+    cluster = asked(bootstrap_server, client_properties(command_config))
+    require_cluster(tables, cluster.cluster_id())
+    return cluster
+
+
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
     """Return the Kafka client properties in the settings file."""
     file: ConfigFile | None = ctx.meta.get(_FILE)
@@ -303,3 +323,117 @@ def output_of(options: dict[str, Any]) -> Output:
     )
     gathered = click.get_current_context().meta.get(GATHERED)
     return output if gathered is None else gathered.collecting_output(output)
+
+
+FLAG = "--all-clusters"
+# Keys of a click context: the function that fills it with a cluster's settings, and the selected clusters.
+FILL, ASKED = f"{__name__}.fill", f"{__name__}.asked"
+# Look-ups that print rows and run for one cluster after the other; `sql` reads the tables of all at once.
+LOOKUPS = frozenset(
+    {
+        *("groups.list", "groups.describe", "groups.status", "groups.rebalances", "groups.history", "lag"),
+        *("offsets.list", "offsets.history", "offsets.audit", "offsets.expiring", "offsets.orphans"),
+        *("partitions", "coordinator"),
+    }
+)
+_PER_CLUSTER = ("tables", "checkpoint", "bootstrap_server", "metrics_port")
+_EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+def over_all(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a look-up so that it runs for each cluster if `--all-clusters` is given."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        clusters = asked_clusters()
+        if not clusters:
+            command(**options)
+            return
+        from offsetstream.cli.clusters import query_all_clusters  # noqa: PLC0415 - only for --all-clusters
+
+        query_all_clusters(click.get_current_context(), command, clusters)
+
+    return run
+
+
+def asked_clusters() -> dict[str, Callable[[], object]]:
+    """Return by cluster a function that fills the context with its settings; empty without `--all-clusters`."""
+    meta = click.get_current_context().meta
+    return {name: partial(meta[FILL], name) for name in meta.get(ASKED, ())}
+
+
+def clusters_of(ctx: click.Context, file: ConfigFile, cluster: object) -> tuple[str, ...]:
+    """Return the names of all clusters of a file. Raises click's UsageError if it has none, or a flag names one."""
+    if cluster:
+        raise click.UsageError(f"give {FLAG} or --cluster, not both", ctx)
+    if not file.clusters:
+        reason = f"{file.path} has none" if file.path else "name a settings file by --config"
+        raise click.UsageError(f"{FLAG} reads the clusters of a settings file: {reason}", ctx)
+    return file.clusters
+
+
+def is_explicit(ctx: click.Context, name: str) -> bool:
+    """Return whether a flag or an environment variable gave an option its value."""
+    return ctx.get_parameter_source(name) in _EXPLICIT
+
+
+def require_from_file(ctx: click.Context) -> None:
+    """Raise UsageError if a flag or variable gives all clusters one value of an option that each needs for itself."""
+    for name in _PER_CLUSTER:
+        if ctx.params.get(name) and is_explicit(ctx, name):
+            flag = f"--{name.replace('_', '-')}"
+            by_flag = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            given = flag if by_flag else f"{PREFIX}{name.upper()}"
+            raise UsageError(f"{FLAG} takes {flag} of each cluster from the file: remove {given}")
+
+
+UNREACHABLE = 3  # exit code: a broker does not answer
+_READING_TIMEOUT = 30.0
+# Errors of brokers that do not answer now, but may later.
+_TEMPORARY = {"COORDINATOR_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "REQUEST_TIMED_OUT"}
+
+
+def isolation_option(command: Command) -> Command:
+    """Add `--isolation-level`."""
+    return click.option(
+        "--isolation-level",
+        type=click.Choice(["read_committed", "read_uncommitted"]),
+        default="read_committed",
+        show_default=True,
+        help="Isolation level, as for consumers: read_committed skips open and aborted transactions.",
+    )(command)
+
+
+def reading_timeout_option(command: Command) -> Command:
+    """Add `--timeout`, in seconds: how long to wait for partitions to answer."""
+    return click.option(
+        "--timeout",
+        type=SECONDS,
+        default=_READING_TIMEOUT,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for answers, in seconds.",
+    )(command)
+
+
+def is_unreachable(error: str | None) -> bool:
+    """Return whether an error, by Kafka's name, means that a broker is missing or does not answer."""
+    return error in _TEMPORARY
+
+
+def no_record_reason(topic: str, reading: Reading) -> str | None:
+    """Return why there is no record to read, as text; None if the log simply ends there."""
+    end = reading.end
+    if reading.error == "OFFSET_OUT_OF_RANGE" and end is not None:
+        return (
+            f"OFFSET_OUT_OF_RANGE: the log starts at {end.log_start_offset or 0} and ends at {end.high_watermark}; "
+            f"{reading.offset} is not in it"
+        )
+    if reading.error is not None:
+        return reading.error + (f" after {reading.errors} errors" if reading.errors else "")
+    if reading.is_blocked and end is not None:
+        return (
+            f"blocked by an open transaction from offset {end.last_stable_offset} to {end.high_watermark}: "
+            f"'partitions --blocked --topic {topic}' names it"
+        )
+    return None

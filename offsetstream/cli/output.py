@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import click
 
-from offsetstream.cli.messages import allows_color, printable
+from offsetstream.cli.text import allows_color, printable
 from offsetstream.control_characters import without_controls
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.in_parts import in_parts

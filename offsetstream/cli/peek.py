@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -9,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.live_options import (
+from offsetstream.cli.options import (
     UNREACHABLE,
+    client_properties,
+    cluster_options,
+    config_option,
     is_unreachable,
     isolation_option,
     no_record_reason,
+    output_of,
     reading_timeout_option,
+    row_options,
 )
-from offsetstream.cli.messages import counted, print_line
-from offsetstream.cli.options import client_properties, cluster_options, config_option, output_of, row_options
 from offsetstream.cli.output import Column
-from offsetstream.cli.record_text import record_row
-from offsetstream.cli.times import Instant, milliseconds
+from offsetstream.cli.text import Instant, counted, milliseconds, print_line, time_text
 from offsetstream.errors import UsageError
 
 if TYPE_CHECKING:
     from offsetstream.cluster.reading import Peek, Reading
+    from offsetstream.cluster.records import Record
 
 _COLUMNS = (
     Column("topic", "TOPIC", 10),
@@ -181,3 +186,56 @@ def _report_ends(readings: Mapping[Place, Reading]) -> int:
         if reading.error:
             code = max(code, UNREACHABLE if is_unreachable(reading.error) else 1)
     return code
+
+
+_LONGEST = 200  # characters of a cell in text
+Row = dict[str, Any]
+
+
+def record_row(record: Record, *, with_values: bool, output_format: str) -> Row:
+    """Return the cells of a record. Without `with_values` they have only the size of the value."""
+    is_text = output_format == "text"
+    row: Row = {
+        "offset": record.offset,
+        "timestamp": time_text(record.timestamp_ms),
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "leader_epoch": record.leader_epoch,
+        "key_size": _size(record.key),
+        "value_size": _size(record.value),
+        **_cells("key", record.key, is_text=is_text),
+        **(_cells("value", record.value, is_text=is_text) if with_values else {}),
+    }
+    headers = [{"name": name, **_cells("value", value, is_text=False)} for name, value in record.headers]
+    if is_text:
+        texts = [(each["name"], _marked(each["value"], each["value_encoding"])) for each in headers]
+        row["headers"] = _cut(", ".join(name if text is None else f"{name}={text}" for name, text in texts)) or None
+    else:
+        row["headers"] = headers if output_format == "json" else json.dumps(headers, ensure_ascii=False)
+    return row
+
+
+def _cells(name: str, data: bytes | None, *, is_text: bool) -> Row:
+    text, encoding = _decoded(data)
+    return {name: _cut(_marked(text, encoding)) if is_text else text, f"{name}_encoding": encoding}
+
+
+def _decoded(data: bytes | None) -> tuple[str | None, str | None]:
+    if data is None:
+        return None, None
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return b64encode(data).decode(), "base64"
+
+
+def _marked(text: str | None, encoding: str | None) -> str | None:
+    return f"base64:{text}" if encoding == "base64" else text
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _size(data: bytes | None) -> int | None:
+    return None if data is None else len(data)

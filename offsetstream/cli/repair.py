@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,
@@ -20,6 +19,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.text import print_line
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UsageError
 from offsetstream.stream.controls import Heartbeat

@@ -10,10 +10,9 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.line_files import STDIO, file_option, open_input, open_output
-from offsetstream.cli.messages import counted, print_line
+from offsetstream.cli.lines import STDIO, file_option, open_input, open_output
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, topics_option, warn
-from offsetstream.cli.times import ParamType
+from offsetstream.cli.text import ParamType, counted, print_line
 from offsetstream.codec.batches import RecordBatch
 from offsetstream.codec.damaged_segments import find_surviving
 from offsetstream.codec.lines import read_record_lines

@@ -11,11 +11,10 @@ import click
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import print_line
 from offsetstream.cli.names import expand, require_known
 from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
-from offsetstream.cli.signals import stop_on_signal
-from offsetstream.cli.times import capitalized, instant_text
+from offsetstream.cli.process import stop_on_signal
+from offsetstream.cli.text import capitalized, instant_text, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file
 

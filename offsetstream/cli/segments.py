@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from offsetstream.cli.messages import counted, print_line
+from offsetstream.cli.text import counted, print_line
 from offsetstream.codec.log_segments import LogPartition, Skip, find_partitions
 from offsetstream.errors import UsageError
 

@@ -12,12 +12,18 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.all_clusters import asked_clusters
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.messages import print_line
-from offsetstream.cli.options import SECONDS, Value, config_option, output_of, output_options, tables_option
+from offsetstream.cli.options import (
+    SECONDS,
+    Value,
+    asked_clusters,
+    config_option,
+    output_of,
+    output_options,
+    tables_option,
+)
 from offsetstream.cli.output import Column, Output, RereadRows
-from offsetstream.cli.times import Instant, instant_text
+from offsetstream.cli.text import Instant, instant_text, print_line
 from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds
 from offsetstream.tables.location import store_at
@@ -91,7 +97,7 @@ def sql(
     failed, limits = list[str](), Limits(memory, timeout)
     with limits.of_process():
         if clusters := asked_clusters():
-            from offsetstream.cli.many_clusters import stores_of  # noqa: PLC0415 - rarely needed
+            from offsetstream.cli.clusters import stores_of  # noqa: PLC0415 - rarely needed
 
             stores = stores_of(click.get_current_context(), clusters)
             running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed), limits)

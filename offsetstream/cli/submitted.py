@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.descriptors import end_quietly, hold_standard_descriptors
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.main import SETTINGS, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
 from offsetstream.cli.options import config_option, settings_options
+from offsetstream.cli.process import end_quietly, hold_standard_descriptors
 from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
 from offsetstream.stream.settings import JobSettings
 

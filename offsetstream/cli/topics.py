@@ -12,20 +12,20 @@ from click.core import ParameterSource
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import Found, show, topic_options, watch_option
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.live_options import UNREACHABLE, is_unreachable
-from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.names import is_pattern, matching
 from offsetstream.cli.options import (
+    UNREACHABLE,
     client_properties,
     cluster_options,
     config_option,
+    is_unreachable,
     max_age_option,
     output_of,
     row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.text import counted, instant_text, print_line
 from offsetstream.errors import TablesError, UsageError
 from offsetstream.tables.location import store_at
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.messages import counted, print_line
 from offsetstream.cli.options import (
     SECONDS,
     client_properties,
@@ -21,6 +20,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column, Output
 from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
+from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster

@@ -13,7 +13,7 @@ import pytest
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.answers import ends_text
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.text import instant_text
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.tables.path_store import PathStore
 from testkit.tables import append_rows, new_tables

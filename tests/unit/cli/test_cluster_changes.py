@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click import BadParameter
 
-from offsetstream.cli.cluster_changes import command_line
-from offsetstream.cli.reset import KafkaDuration
+from offsetstream.cli.change_offsets import KafkaDuration
+from offsetstream.cli.changes import command_line
 from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.moves import Renames, renamed

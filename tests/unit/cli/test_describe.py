@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.cli.describe import OFFSETS, block, offset_rows, topic_partitions
-from offsetstream.cli.describe_offsets import offset_columns
-from offsetstream.cli.describe_offsets import topic_partitions as partitions_of_some
+from offsetstream.cli.describe import OFFSETS, block, offset_columns, offset_rows, partitions_of, topic_partitions
 from offsetstream.cli.group_state import Group, GroupBatch, GroupRows
 
 
@@ -66,7 +64,7 @@ def test_overlapping_owners_each_have_their_row() -> None:
 
 
 def test_topic_partitions_are_those_of_offsets_and_assignments() -> None:
-    assert topic_partitions([make_group(5, {"m": [1, 2]})]) == {("t", 0), ("t", 1), ("t", 2)}
+    assert partitions_of([make_group(5, {"m": [1, 2]})]) == {("t", 0), ("t", 1), ("t", 2)}
 
 
 def test_a_block_has_no_empty_optional_columns() -> None:
@@ -126,7 +124,7 @@ def test_offsets_by_column_equal_offsets_by_row(
             *("topic", "partition", "committed_offset", "leader_epoch"),
         ),
     )
-    assert partitions_of_some(some) == topic_partitions(groups)
+    assert topic_partitions(some) == partitions_of(groups)
     for as_text in (False, True):
         rows = [
             offset_rows(group, ends, clamped=clamped) if is_current or not as_text else []

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from offsetstream.cli.main import main
-from offsetstream.cli.times import instant_text
+from offsetstream.cli.text import instant_text
 from offsetstream.tables.placement import RECORDS
 from offsetstream.views.files import all_views, needed
 from testkit.group_world import GroupWorld

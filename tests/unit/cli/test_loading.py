@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.loading import loading_lines
+from offsetstream.cli.age import loading_lines
 from tests.unit.cli.conftest import Run, write_cluster, write_states
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.messages import printable
 from offsetstream.cli.output import Block, Blocks, Column, Output, RereadParts, RereadRows, merge_blocks
+from offsetstream.cli.text import printable
 from offsetstream.errors import TablesError, UsageError
 
 COLUMNS = (Column("group", "GROUP", 15), Column("lag", "LAG", 5), Column("hidden"), Column("client_id", "CLIENT-ID"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.plan_text import done, planned
+from offsetstream.cli.changes import executed, planned
 from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.operations.execute import CHANGED, Result
 from offsetstream.operations.plan import Change, Plan
@@ -43,10 +43,10 @@ def test_closing_sentence_counts_what_changes(plan: Plan, will: str, was: str | 
     result = Result(Path("snapshot.json"))
     result.errors |= {(each.group_id, each.place): None for each in plan.changes}
     result.groups |= dict.fromkeys(plan.deleted_groups)
-    assert done(plan, result).startswith(f"Done: {was or will}. The previous offsets are in snapshot.json: ")
+    assert executed(plan, result).startswith(f"Done: {was or will}. The previous offsets are in snapshot.json: ")
 
 
 def test_a_group_that_was_not_deleted_is_not_counted() -> None:
     plan = Plan("delete-groups", [GONE, ALSO_GONE], deleted_groups=["g", "h"])
-    told = done(plan, Result(Path("snapshot.json"), {}, {"g": None, "h": CHANGED}))
+    told = executed(plan, Result(Path("snapshot.json"), {}, {"g": None, "h": CHANGED}))
     assert told.startswith("Done: 1 group deleted, with 1 offset; 1 not changed. ")

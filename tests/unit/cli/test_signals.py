@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offsetstream.cli.cluster_changes import stopped_between_groups
-from offsetstream.cli.signals import stop_on_signal
+from offsetstream.cli.changes import stopped_between_groups
+from offsetstream.cli.process import stop_on_signal
 from testkit.waiting import await_
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.signals import stop_on_signal
-from offsetstream.cli.supervisor import ClusterJob, Supervisor
+from offsetstream.cli.process import stop_on_signal
+from offsetstream.cli.run import ClusterJob, Supervisor
 from offsetstream.progress import LINE_START
 from testkit.processes import OFFSETSTREAM, RunningProcess, descendants, is_alive, offsetstream
 from testkit.waiting import SECONDS, await_
@@ -104,7 +104,7 @@ def test_child_that_keeps_a_killed_jobs_output_open_is_killed_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a Java would that does not see that its driver is gone."""
-    monkeypatch.setattr("offsetstream.cli.supervisor._DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr("offsetstream.cli.run._DRAIN_SECONDS", 0.2)
     pid = tmp_path / "pid"
     leaves = "import os, pathlib, subprocess, sys\n"
     leaves += "left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"

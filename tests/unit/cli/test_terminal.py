@@ -10,8 +10,8 @@ import click
 import pytest
 
 from offsetstream.cli import output
-from offsetstream.cli.messages import allows_color
 from offsetstream.cli.output import Terminal, short_ids
+from offsetstream.cli.text import allows_color
 from tests.unit.cli.conftest import Run
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "terminal"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsetstream.cli.times import duration_text, parse_duration, parse_time
+from offsetstream.cli.text import duration_text, parse_duration, parse_time
 
 NOW = datetime(2026, 11, 22, 8, 54, 26, 141_000, UTC)
 

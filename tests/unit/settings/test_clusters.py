@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from offsetstream.cli.all_clusters import LOOKUPS
 from offsetstream.cli.main import main
+from offsetstream.cli.options import LOOKUPS
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import OWN_FOLDERS, ConfigFile
 from offsetstream.settings.schema import settings_of

@@ -1,14 +1,68 @@
-"""Print times, and parse those that people write (`10m`, `03:00`, `2026-11-21T03:00`); without a zone they are UTC."""
+"""Texts for a person: lines next to an answer, counts, durations, and times as people write them (10m, 03:00).
+
+A time without a zone is in UTC.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+
+_prefix = ContextVar("prefix", default="")
+
+
+def printable(text: str) -> str:
+    """Return the text with control and invisible characters escaped as in Python: an id may contain any character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things: 1 group, 2 groups."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
+    """Print a line for a person to stderr, or with `err=False` to stdout.
+
+    Lines about one of several clusters always go to stderr. `fg` is the colour on a terminal.
+    """
+    text = _prefixed(line)
+    click.echo(click.style(text, fg=fg) if fg and allows_color() else text, err=err or bool(_prefix.get()))
+
+
+def allows_color() -> bool:
+    """Tell whether a terminal may have colours (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines to stderr as `print_line` does, each after an empty line, in one write: there may be a million."""
+    click.echo("".join([f"\n{_prefixed(line)}\n" for line in lines]), err=True, nl=False)
+
+
+def _prefixed(line: str) -> str:
+    cluster = _prefix.get()
+    return printable(f"{cluster}: {line}" if cluster else line)
+
+
+@contextmanager
+def prefix_lines(cluster: str) -> Iterator[None]:
+    """Have `print_line` start its lines with the name of a cluster while the context lasts."""
+    before = _prefix.set(cluster)
+    try:
+        yield
+    finally:
+        _prefix.reset(before)
+
 
 if TYPE_CHECKING:
     ParamType = click.ParamType

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.all_clusters import is_explicit, require_from_file
 from offsetstream.cli.answers import NOT_OK, clear
 from offsetstream.cli.failures import is_storage_error
-from offsetstream.cli.messages import prefix_lines, print_line
-from offsetstream.cli.options import GATHERED, Command, configurable
+from offsetstream.cli.options import GATHERED, Command, configurable, is_explicit, require_from_file
 from offsetstream.cli.output import Block, Blocks, Closing, Column, Output, Row, all_columns, merge_blocks
+from offsetstream.cli.text import prefix_lines, print_line
 from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
