@@ -143,7 +143,7 @@ class Answer:
     def command(self) -> click.Command:
         """Return the click command."""
         adding: list[Callable[[Command], Command]] = [
-            config_option(self.name),
+            config_option(self.name, is_lookup=True),
             *(_FILTERS[each] for each in self.filters),
             *self.options,
             *(option for option, is_wanted in _ROW_FILTERS if is_wanted(self)),
@@ -177,7 +177,10 @@ class Answer:
 
         def ask() -> Found:
             store = store_at(tables)
-            groups, topics = expand(store, "group_id", group), expand(store, "topic", topic)
+            is_past = at is not None or self.times != "at"
+            groups, topics = (
+                expand(store, column, names, past=is_past) for column, names in (("group_id", group), ("topic", topic))
+            )
             reader = open_reader(tables, at, groups, since=since, max_age=max_age)
             asked = Asked(reader, groups, topics, at, since, until, output.is_text, options)
             found = self._found(

@@ -68,7 +68,7 @@ PARTITION-LEADER is the leader of the offsets partition by the hash of the group
 Exit codes: 1 a group has no coordinator, or the cluster and the tables differ; 3 no coordinator answers within
 --timeout."""
 )
-@config_option("coordinator")
+@config_option("coordinator", is_lookup=True)
 @click.option(
     "--group",
     multiple=True,

@@ -89,7 +89,7 @@ The address of a coordinator needs --bootstrap-server. ASSIGNMENT-STRATEGY is - 
 
 Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader does not answer.""",
 )
-@config_option("groups.describe")
+@config_option("groups.describe", is_lookup=True)
 @named_group_options
 @click.option(
     "--offsets",
@@ -122,9 +122,11 @@ def describe_groups(
     """Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time."""
     require_groups(group, all_groups)
     output, store = output_of(options), store_at(tables)
-    group = expand(store, "group_id", group)
+    asked, group = group, expand(store, "group_id", group, past=at is not None)
+    exact = set(asked) & set(group)
     if at is not None:
-        _describe_at(output, open_reader(tables, at, group, max_age=max_age), group, at, view, verbose=verbose)
+        reader = open_reader(tables, at, group, max_age=max_age)
+        _describe_at(output, reader, group, exact, at, view, verbose=verbose)
         return
     from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
 
@@ -134,7 +136,7 @@ def describe_groups(
     age = Age.of_tables(lookup.store, max_age)
     age.warn_about_groups(lookup.store, group)
     found = read_batches(lookup, wanted, members=True, offsets=view == "offsets")
-    missing, is_silent = set(group), False
+    missing, is_silent = exact, False
     as_of = age.line_if_old(lookup.store, group) if output.is_text else None
     shown = _noted(found, missing)
     if view == "offsets":
@@ -149,7 +151,14 @@ def describe_groups(
 
 
 def _describe_at(
-    output: Output, reader: ViewReader, group: tuple[str, ...], at: datetime, view: str, *, verbose: bool
+    output: Output,
+    reader: ViewReader,
+    group: tuple[str, ...],
+    exact: Collection[str],
+    at: datetime,
+    view: str,
+    *,
+    verbose: bool,
 ) -> None:
     """Describe the groups as they were at a past time; report groups that did not exist, or are unknown."""
     age = Age.of(reader)
@@ -167,9 +176,9 @@ def _describe_at(
         _tell_states((group.group_id, group.row["state"]) for group in found if group.is_current)
         _print(output, columns, ((group, rows_of(group)) for group in found), age, verbose=verbose, closing=closing)
     found_ids = {group.group_id for group in found}
-    missing = unknown_past_messages(reader, at, group, found_ids) or [
+    missing = unknown_past_messages(reader, at, exact, found_ids) or [
         next(iter(missing_messages(reader, "group_id", [name], (), at)), f"group '{name}' did not exist at that time")
-        for name in sorted(set(group) - found_ids)
+        for name in sorted(set(exact) - found_ids)
     ]
     for message in missing:
         print_line(f"Error: {message}")

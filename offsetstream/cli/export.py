@@ -76,16 +76,18 @@ def export(
     """Write committed offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them."""
     require_groups(group, all_groups)
     store, is_one_id = store_at(tables), len(group) == 1 and not is_pattern(group[0])
-    group, topic = expand(store, "group_id", group), expand(store, "topic", topic)
+    asked, is_past = (set(group), set(topic)), at is not None
+    group, topic = expand(store, "group_id", group, past=is_past), expand(store, "topic", topic, past=is_past)
+    exact, exact_topics = asked[0] & set(group), asked[1] & set(topic)
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
     age.warn_about_groups(reader.store, group)
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
-    missing = missing_of(reader, rows, group, at=at) or [
-        f"group '{name}' had no such offset" for name in sorted(set(group) - found)
+    missing = missing_of(reader, rows, exact, at=at) or [
+        f"group '{name}' had no such offset" for name in sorted(exact - found)
     ]
-    missing += missing_messages(reader, "topic", topic, {row["topic"] for row in rows})
+    missing += missing_messages(reader, "topic", exact_topics, {row["topic"] for row in rows})
     if not missing:
         lines = _lines(rows, with_group=not is_one_id)
         if with_times:

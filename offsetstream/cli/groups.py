@@ -63,7 +63,7 @@ Examples:
   offsetstream groups list --at 03:00
   offsetstream groups list --output json --file groups.json""",
 )
-@config_option("groups.list")
+@config_option("groups.list", is_lookup=True)
 @click.option(
     "--state",
     multiple=True,

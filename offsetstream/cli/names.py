@@ -29,11 +29,11 @@ _MENTIONED = {"group_id": (), "topic": ("topics", "topic_partitions", "member_as
 _KIND = {"group_id": "group", "topic": "topic"}
 
 
-def expand(tables: Store, column: str, wanted: Sequence[str]) -> tuple[str, ...]:
+def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = False) -> tuple[str, ...]:
     """Return the wanted ids, with the ids that a pattern (`team-a-*`) matches in its place.
 
-    An id that the tables know is no pattern, whatever characters it has. Raise UnknownNameError for a pattern that
-    matches no id.
+    An id that the tables know is no pattern, whatever characters it has. `past`: ids that are gone count too. Raise
+    UnknownNameError for a pattern that matches no id.
     """
     if not any(is_pattern(each) for each in wanted):
         return tuple(wanted)
@@ -41,8 +41,9 @@ def expand(tables: Store, column: str, wanted: Sequence[str]) -> tuple[str, ...]
 
     reader = ViewReader(tables)
     patterns = [each for each in wanted if is_pattern(each)]
-    known, found = _known(reader, column, patterns, _MENTIONED[column]), dict[str, None]()
-    query = f"SELECT {column} FROM ({_names_sql(reader, column, _MENTIONED[column])}) WHERE {column} GLOB ? ORDER BY 1"  # noqa: S608 - our names
+    known, found = _known(reader, column, patterns, _MENTIONED[column], past=past), dict[str, None]()
+    names = _names_sql(reader, column, _MENTIONED[column], past=past)
+    query = f"SELECT {column} FROM ({names}) WHERE {column} GLOB ? ORDER BY 1"  # noqa: S608 - our names
     for each in wanted:
         if not is_pattern(each) or each in known:
             found[each] = None
@@ -133,24 +134,27 @@ def _missing_text(tables: Store, column: str, name: str, at: datetime | None) ->
     return f"{_KIND[column]} '{name}' is not there" + (f"; nearest: {similar}" if similar else "")
 
 
-def _known(reader: ViewReader, column: str, names: Collection[str], also: Sequence[str] = ()) -> set[str]:
+def _known(
+    reader: ViewReader, column: str, names: Collection[str], also: Sequence[str] = (), *, past: bool = True
+) -> set[str]:
     """Return which of the names are in the tables of `_NAMES` and `also`. This defines these tables in the reader."""
-    for table in _tables(reader, column, also):
+    for table in _tables(reader, column, also, past=past):
         reader.define_table(table)
-    all_names = _names_sql(reader, column, also)
+    all_names = _names_sql(reader, column, also, past=past)
     query = f"SELECT DISTINCT {column} FROM ({all_names}) WHERE {column} IN (SELECT unnest(?))"  # noqa: S608 - our names
     return {name for (name,) in reader.connection.execute(query, [list(names)]).fetchall()}
 
 
-def _names_sql(reader: ViewReader, column: str, also: Sequence[str] = ()) -> str:
-    return " UNION ".join(f"FROM {table} SELECT {column}" for table in _tables(reader, column, also))
+def _names_sql(reader: ViewReader, column: str, also: Sequence[str] = (), *, past: bool = True) -> str:
+    return " UNION ".join(f"FROM {table} SELECT {column}" for table in _tables(reader, column, also, past=past))
 
 
-def _tables(reader: ViewReader, column: str, also: Sequence[str]) -> list[str]:
+def _tables(reader: ViewReader, column: str, also: Sequence[str], *, past: bool) -> list[str]:
     """Return the tables to search. Exclude histories that only Spark can read: it would have to transfer all rows."""
     from offsetstream.tables.schema import is_history  # noqa: PLC0415 - slow: DuckDB
 
-    return [each for each in (*_NAMES[column], *also) if not (reader.store.needs_spark and is_history(each))]
+    has_histories = past and not reader.store.needs_spark
+    return [each for each in (*_NAMES[column], *also) if has_histories or not is_history(each)]
 
 
 # When the record of a group was deleted, and when its last offset was; no row if the group still exists.

@@ -100,7 +100,7 @@ LOG-END-OFFSET and LAG use the end offsets that the job sampled.
 
 Exit code 1: a group has no committed offset that matches, or --live differs from the tables.""",
 )
-@config_option("offsets.list")
+@config_option("offsets.list", is_lookup=True)
 @group_options
 @topic_options
 @partition_options
@@ -130,22 +130,24 @@ def list_offsets(
     if (require_stable and not live) or (live and at is not None):
         raise click.UsageError("--require-stable needs --live, and --live has no --at")
     store = store_at(tables)
-    group, topic = expand(store, "group_id", group), expand(store, "topic", topic)
+    is_past, asked = at is not None, group
+    group, topic = (expand(store, "group_id", group, past=is_past), expand(store, "topic", topic, past=is_past))
+    exact = set(asked) & set(group)
     where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
     from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
 
     if live:
-        list_live(output, store, bootstrap_server, command_config, where, require_stable=require_stable)
+        list_live(output, store, exact, bootstrap_server, command_config, where, require_stable=require_stable)
         return
     if at is not None:
-        _list_at(output, open_reader(tables, at, group, max_age=max_age), at, where)
+        _list_at(output, open_reader(tables, at, group, max_age=max_age), at, where, exact)
         return
     lookup = Lookup(store)
     warn_if_loading(lookup, group)
     age = Age.of_tables(lookup.store, max_age)
     age.warn_about_groups(lookup.store, group)
     sampled = SampledEndOffsets(lookup)
-    missing = set(group)
+    missing = set(exact)
 
     def rows() -> Iterator[dict[str, Any]]:
         for group_id, found in groupby(lookup.stream("committed_offsets", _READ, where, order=_ORDER), _GROUP_ID):
@@ -170,7 +172,7 @@ def _closing(output: Output, sampled: SampledEndOffsets, age_line: str | None) -
     return " ".join(filter(None, (ends, age_line))) or None if output.is_text else ends
 
 
-def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any]) -> None:
+def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any], exact: Collection[str]) -> None:
     """List the offsets as they were at a past time."""
     group = where["group_id"] or ()
     age = Age.of(reader)
@@ -183,12 +185,12 @@ def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, 
     if rows or not (group or nothing) or not output.is_text:
         output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
     found_groups = {row["group_id"] for row in rows}
-    missing = nothing or missing_of(reader, rows, group, at=at)
+    missing = nothing or missing_of(reader, rows, exact, at=at)
     for message in missing or [
-        f"group '{name}' had no such committed offset" for name in sorted(set(group) - found_groups)
+        f"group '{name}' had no such committed offset" for name in sorted(set(exact) - found_groups)
     ]:
         print_line(f"Error: {message}")
-    click.get_current_context().exit(1 if nothing or set(group) - found_groups else 0)
+    click.get_current_context().exit(1 if nothing or set(exact) - found_groups else 0)
 
 
 def _columns(output: Output, *, has_ends: bool) -> list[Column]:
@@ -231,6 +233,7 @@ _COMPARED = ("committed_offset", "leader_epoch", "metadata")
 def list_live(
     output: Output,
     store: Store,
+    exact: Collection[str],
     bootstrap_server: str | None,
     command_config: str | None,
     where: Mapping[str, Collection[Any] | None],
@@ -256,7 +259,7 @@ def list_live(
     differ = "differs" if different == 1 else "differ"
     closing = f"{counted(len(rows), 'offset')}; {different} {differ} between the coordinator and the tables."
     output.table(_LIVE, rows, closing=closing)
-    missing = sorted(set(groups) - {row["group"] for row in rows})
+    missing = sorted(set(exact) - {row["group"] for row in rows})
     for group_id in missing:
         print_line(f"Error: group '{group_id}' has no such committed offset.")
     click.get_current_context().exit(1 if different or missing else 0)

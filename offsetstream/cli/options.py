@@ -118,14 +118,17 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     return pairs
 
 
-def config_option(command_name: str, ignored: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+def config_option(
+    command_name: str, ignored: tuple[str, ...] = (), *, is_lookup: bool = False
+) -> Callable[[Command], Command]:
     """Add `--config`, whose file has a table `command_name` for the command (`groups.list` for a subcommand).
 
-    Also add `--cluster`, which selects a section `clusters.NAME` of the file, and for look-ups `--all-clusters`. Flags
-    and the environment win over the file, as with click's default_map. `ignored` are keys that the table may have and
-    this command does not use.
+    Also add `--cluster`, which selects a section `clusters.NAME` of the file, and for look-ups `--all-clusters`: a
+    look-up prints rows, and runs for one cluster after the other (`sql` reads the tables of all at once). Flags and the
+    environment win over the file, as with click's default_map. `ignored` are keys that the table may have and this
+    command does not use.
     """
-    has_all = command_name in (*LOOKUPS, "sql")
+    has_all = is_lookup or command_name == "sql"
 
     def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
         """Read the file after the last of these eager options: click handles them one by one."""
@@ -146,7 +149,7 @@ def config_option(command_name: str, ignored: tuple[str, ...] = ()) -> Callable[
             click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **eager),
             click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **eager),
         ]
-        if command_name in LOOKUPS:
+        if is_lookup:
             command = over_all(command)
         if has_all:
             options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **eager))
@@ -328,14 +331,6 @@ def output_of(options: dict[str, Any]) -> Output:
 FLAG = "--all-clusters"
 # Keys of a click context: the function that fills it with a cluster's settings, and the selected clusters.
 FILL, ASKED = f"{__name__}.fill", f"{__name__}.asked"
-# Look-ups that print rows and run for one cluster after the other; `sql` reads the tables of all at once.
-LOOKUPS = frozenset(
-    {
-        *("groups.list", "groups.describe", "groups.status", "groups.rebalances", "groups.history", "lag"),
-        *("offsets.list", "offsets.history", "offsets.audit", "offsets.expiring", "offsets.orphans"),
-        *("partitions", "coordinator"),
-    }
-)
 _PER_CLUSTER = ("tables", "checkpoint", "bootstrap_server", "metrics_port")
 _EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 

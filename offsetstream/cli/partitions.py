@@ -106,7 +106,7 @@ Any other transaction ends after its TIMEOUT.
 
 Exit code 1: a partition does not exist; with --blocked also: one is blocked, or does not answer."""
 )
-@config_option("partitions")
+@config_option("partitions", is_lookup=True)
 @click.option(
     "--offsets-partition",
     "wanted",

@@ -68,7 +68,7 @@ def report(
         raise UsageError(f"--until {instant_text(until)} is in the future: omit it for now")
     length = _DAY if since is None else now - since
     store, ended = store_at(tables), threading.Event()
-    group = expand(store, "group_id", group)
+    group = expand(store, "group_id", group, past=True)
     for message in require_known(store, group):
         print_line(f"Note: {message}")
 

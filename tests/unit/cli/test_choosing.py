@@ -47,6 +47,17 @@ def test_a_pattern_that_matches_nothing_is_reported(run: Run, world: Path, comma
     assert shown.stderr.endswith("Error: no group has the id 'team-*' or matches it as a pattern\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("offsets", "list"), ("offsets", "export"), ("groups", "describe", "--at", "2026-01-05T10:20"), ("lag",)],
+    ids=" ".join,
+)
+def test_groups_of_a_pattern_may_have_nothing_to_show(run: Run, world: Path, command: tuple[str, ...]) -> None:
+    """group-1 is a share group, and group-11 came later: only an id that the user gave must be there."""
+    shown = run(*command, "--group", "group-1*", "--max-age", "none", tables=world)
+    assert (shown.exit_code, "Error" in shown.output) == (0, False), shown.output
+
+
 def test_a_topic_can_be_a_pattern(run: Run, world: Path) -> None:
     topics = {
         row["topic"] for row in rows_of(run, world, "lag", "--all-groups", "--topic", "o*", "--topic", "stock", *END)
