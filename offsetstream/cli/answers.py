@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.names import expand, missing_of, no_history_messages, unknown_text
+from offsetstream.cli.names import complete_ids, expand, missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
     SECONDS,
     Command,
@@ -151,7 +151,7 @@ class Answer:
             max_age_option,
             watch_option,
             tables_option,
-            row_options,
+            partial(row_options, names=() if callable(self.columns) else [column.name for column in self.columns]),
         ]
 
         def run(**options: Any) -> None:
@@ -261,6 +261,7 @@ def group_options(command: Command) -> Command:
         "--group",
         multiple=True,
         metavar="GROUP",
+        shell_complete=complete_ids("group_id"),
         help=f"Select this group: {_PATTERN} (repeatable; default: all groups).",
     )(command)
 
@@ -268,7 +269,11 @@ def group_options(command: Command) -> Command:
 def named_group_options(command: Command) -> Command:
     """Add `--group` and `--all-groups`, of which one is required (`require_groups`)."""
     group = click.option(
-        "--group", multiple=True, metavar="GROUP", help=f"Select this group: {_PATTERN} (repeatable; or --all-groups)."
+        "--group",
+        multiple=True,
+        metavar="GROUP",
+        shell_complete=complete_ids("group_id"),
+        help=f"Select this group: {_PATTERN} (repeatable; or --all-groups).",
     )
     return group(click.option("--all-groups", is_flag=True, help="Select all groups.")(command))
 
@@ -285,6 +290,7 @@ def topic_options(command: Command) -> Command:
         "--topic",
         multiple=True,
         metavar="TOPIC",
+        shell_complete=complete_ids("topic"),
         help=f"Select this topic: {_PATTERN} (repeatable; default: all topics).",
     )(command)
 

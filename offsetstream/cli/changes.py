@@ -17,9 +17,17 @@ from uuid import uuid4
 import click
 
 from offsetstream.cli.answers import Row
-from offsetstream.cli.options import SECONDS, Command, client_properties, cluster_options, tables_option
+from offsetstream.cli.options import (
+    SECONDS,
+    Command,
+    client_properties,
+    cluster_options,
+    open_with_spark,
+    own_spark,
+    spark_options,
+    tables_option,
+)
 from offsetstream.cli.output import Column, Output
-from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError, UsageError

@@ -7,8 +7,14 @@ from functools import partial
 
 import click
 
-from offsetstream.cli.options import config_option, tables_option, timeout_option
-from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
+from offsetstream.cli.options import (
+    config_option,
+    open_with_spark,
+    own_spark,
+    spark_options,
+    tables_option,
+    timeout_option,
+)
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import lease_reader, read_lease, request_reload, request_stop, requested_partitions

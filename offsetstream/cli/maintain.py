@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import config_option, output_of, output_options, settings_options
+from offsetstream.cli.options import (
+    config_option,
+    open_with_spark,
+    output_of,
+    output_options,
+    own_spark,
+    settings_options,
+)
 from offsetstream.cli.output import Column
-from offsetstream.cli.own_spark import open_with_spark, own_spark
 from offsetstream.cli.text import instant_text, print_line
 from offsetstream.maintenance.settings import MaintenanceSettings, horizons
 from offsetstream.tables.location import store_at

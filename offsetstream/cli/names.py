@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from offsetstream.cli.text import counted, instant_text, printable
 from offsetstream.errors import UnknownNameError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 _PATTERN = re.compile(r"[*?]|\[.+\]", re.DOTALL)
+_COMPLETED = 100  # ids that a shell shows
 _LONGEST = 300  # characters: longer names are not compared for likeness
 # Tables with known names.
 _NAMES = {
@@ -53,6 +56,25 @@ def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = Fa
             raise _unmatched(_KIND[column], each)
         found |= dict.fromkeys(matching)
     return tuple(found)
+
+
+def complete_ids(column: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what completes an id in a shell: the ids of the tables that start with what is typed, if these exist."""
+
+    def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
+        from offsetstream.tables.location import store_at  # noqa: PLC0415 - for shells only
+        from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+
+        try:
+            reader = ViewReader(store_at(ctx.params.get("tables") or "tables"))
+            _known(reader, column, [], _MENTIONED[column], past=False)
+            names = _names_sql(reader, column, _MENTIONED[column], past=False)
+            query = f"SELECT {column} FROM ({names}) WHERE starts_with({column}, ?) ORDER BY 1 LIMIT {_COMPLETED}"  # noqa: S608 - our names
+            return [name for (name,) in reader.connection.execute(query, [typed]).fetchall() if name.isprintable()]
+        except Exception:
+            return []
+
+    return complete
 
 
 def matching(kind: str, wanted: Sequence[str], existing: Collection[str]) -> tuple[str, ...]:

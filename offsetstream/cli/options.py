@@ -5,7 +5,8 @@ Also `--all-clusters`, which asks each cluster of a settings file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,9 +19,12 @@ from offsetstream.cli.text import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile, Key
+from offsetstream.settings.databricks import is_databricks
 from offsetstream.settings.schema import PREFIX, Setting, Settings, settings_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from offsetstream.cluster.client import Cluster
     from offsetstream.cluster.reading import Reading
     from offsetstream.tables.store import Store
@@ -256,6 +260,36 @@ def cluster_options(command: Command) -> Command:
     return server(config(command))
 
 
+def spark_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--master` and `--conf`, the arguments of `own_spark`."""
+    return shared_option("master", schema.MASTER)(shared_option("conf", schema.CONF)(command))
+
+
+@contextmanager
+def open_with_spark(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
+    """Yield the tables, in a Spark session if they need one."""
+    from offsetstream.tables.location import store_at  # noqa: PLC0415 - not all commands have tables
+
+    store = store_at(tables)
+    if store.needs_spark:
+        with session() as spark:
+            yield store.read_by(spark)
+    else:
+        yield store
+
+
+@contextmanager
+def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield a Spark session: one that starts and stops here, or the session of Databricks."""
+    from offsetstream.spark.failures import explain_ended_java  # noqa: PLC0415 - slow: PySpark
+    from offsetstream.spark.local import LocalSpark  # noqa: PLC0415
+    from offsetstream.spark.session import launchers_session  # noqa: PLC0415
+
+    session = launchers_session() if is_databricks() else LocalSpark(master, conf).running()
+    with explain_ended_java(), session as spark:
+        yield spark
+
+
 def output_options(command: Command) -> Command:
     """Add `--output`, `--file`, `--raw`, `--wide` and `--no-pager`, which `output_of` reads."""
     options = [
@@ -296,12 +330,13 @@ def output_options(command: Command) -> Command:
     return command
 
 
-def row_options(command: Command) -> Command:
-    """Add `--sort` and `--limit` to `output_options`, for look-ups."""
+def row_options(command: Command, names: Sequence[str] = ()) -> Command:
+    """Add `--sort` and `--limit` to `output_options`, for look-ups. `names`: the columns that a shell completes."""
     sort = click.option(
         "--sort",
         allow_from_autoenv=False,
         metavar="COLUMN[:desc]",
+        shell_complete=lambda _, __, typed: [name for name in names if name.startswith(typed)],
         help="Sort by this column, named as in text or JSON; rows without a value come last.",
     )
     limit = click.option(

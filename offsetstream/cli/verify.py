@@ -14,12 +14,14 @@ from offsetstream.cli.options import (
     client_properties,
     cluster_options,
     config_option,
+    open_with_spark,
     output_of,
     output_options,
+    own_spark,
+    spark_options,
     tables_option,
 )
 from offsetstream.cli.output import Column, Output
-from offsetstream.cli.own_spark import open_with_spark, own_spark, spark_options
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import UsageError

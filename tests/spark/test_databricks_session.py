@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.cli.own_spark import open_with_spark, own_spark
+from offsetstream.cli.options import open_with_spark, own_spark
 from offsetstream.cluster.java_client import kafka_classes
 from offsetstream.errors import EnvironmentNotReadyError
 from offsetstream.spark.session import launchers_session

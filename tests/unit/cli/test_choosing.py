@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from offsetstream.cli.main import main
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import PARTITIONS, Run, commit, group, write_states
 
@@ -165,3 +167,20 @@ def test_lag_is_summed_up(run: Run, world: Path, by: str, names: list[str]) -> N
         assert row["time_lag_seconds"] == max(waits, default=None)
     lags = [-1 if row["lag"] is None else row["lag"] for row in sums]
     assert lags == sorted(lags, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["groups", "status", "--group", "group-1"], ["group-1", "group-10", "group-11"]),
+        (["lag", "--topic", "o"], ["orders"]),
+        (["offsets", "orphans", "--sort", "topic_"], ["topic_deleted_at", "topic_id"]),
+    ],
+)
+def test_a_shell_completes_ids_and_columns(world: Path, typed: list[str], completed: list[str]) -> None:
+    words = " ".join(["offsetstream", *typed])
+    asked = {"_OFFSETSTREAM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed))}
+    for tables, expected in ((str(world), completed), ("/nowhere", completed if "--sort" in typed else [])):
+        environment = {**asked, "OFFSETSTREAM_TABLES": tables}
+        result = CliRunner().invoke(main, [], prog_name="offsetstream", env=environment)
+        assert [line.partition(",")[2] for line in result.output.splitlines() if line] == expected
