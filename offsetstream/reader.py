@@ -15,7 +15,7 @@ from offsetstream.tables.names import COMMITTED_OFFSETS
 from offsetstream.tables.optional_tables import OPTIONAL_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import refuse_newer
+from offsetstream.tables.version import require_version
 from offsetstream.views.files import all_views, load_view
 from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import INSTANT, ViewReader, schema_of
@@ -47,7 +47,7 @@ def open_tables(
     named = store_at(fspath(tables))
     store = named if spark is None else named.read_by(spark)
     try:
-        refuse_newer(store.source(COMMITTED_OFFSETS))
+        require_version(store.source(COMMITTED_OFFSETS))
     except ModuleNotFoundError as error:
         from offsetstream.cli.failures import missing_package  # noqa: PLC0415 - rarely needed
 

@@ -23,6 +23,7 @@ from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 from offsetstream.views.reader import ViewReader
 
 _ALWAYS = datetime(2100, 1, 1, tzinfo=UTC)  # later than any clock of a test
@@ -68,9 +69,21 @@ def _empty_tables(cluster_id: str) -> Path:
 
 
 def create_empty_tables(root: Path) -> None:
-    """Create all tables, without rows."""
-    for name, schema in all_schemas().items():
-        DeltaTable.create(root / name, arrow_schema(schema), partition_by=list(schema.partitioned_by))
+    """Create all tables, without rows, cluster and most properties."""
+    for schema in all_schemas().values():
+        create_table(root, schema, arrow_schema(schema))
+
+
+def create_table(root: Path, schema: TableSchema, columns: pa.Schema) -> None:
+    """Create a table with these columns, unless it exists."""
+    if not (root / schema.name).exists():
+        DeltaTable.create(
+            root / schema.name,
+            columns,
+            partition_by=list(schema.partitioned_by),
+            configuration={PROPERTY: str(SCHEMA_VERSION)},
+            raise_if_key_not_exists=False,
+        )
 
 
 def snapshot_at(path: str | Path) -> Snapshot:
@@ -83,13 +96,12 @@ def append_rows(root: Path, table: str, rows: Iterable[Mapping[str, Any]]) -> No
 
     Create the table if needed, and those from which each look-up reads the age of its answer.
     """
-    for name in {OFFSETS_PARTITIONS, TOPIC_PARTITIONS, CLUSTER} - {table}:
-        if not (root / name).exists():
-            DeltaTable.create(root / name, arrow_schema(load_schema(name)))
     schema = THRESHOLDS if table == THRESHOLDS.name else load_schema(table)
+    for each in (schema, *map(load_schema, (OFFSETS_PARTITIONS, TOPIC_PARTITIONS, CLUSTER))):
+        create_table(root, each, arrow_schema(each))
     filled = _filled(schema, rows, datetime.now(UTC))
     data = pa.Table.from_pylist(filled, schema=arrow_schema(schema))
-    write_deltalake(root / table, data, mode="append", partition_by=list(schema.partitioned_by))
+    write_deltalake(root / table, data, mode="append")
 
 
 def _filled(schema: TableSchema, rows: Iterable[Mapping[str, Any]], looked_at: datetime) -> list[dict[str, Any]]:

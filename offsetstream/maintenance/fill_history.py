@@ -45,7 +45,7 @@ def undecoded_logs(tables: Store) -> list[Undecoded]:
     present = {row["offsets_partition"]: row["log_id"] for row in read_rows(tables.open(OFFSETS_PARTITIONS))}
     query = "SELECT DISTINCT offsets_partition, log_id FROM rows"
     recorded_logs = {_log(row) for row in tables.open(RECORDS).query(query).read_all().to_pylist()}
-    # The job decodes the current log of a partition. Tables up to schema version 4 have nothing of earlier logs.
+    # The job decodes the current log of a partition. Of logs that ended before that, `decoded_logs` may have nothing.
     ends = known | {log: _END for log in recorded_logs - known.keys() if log[1] < present.get(log[0], 0)}
     counts = _counts(tables, {log: Span(0, end) for log, end in ends.items() if end})
     return [Undecoded(log, ends[log], count) for log, count in sorted(counts.items())]

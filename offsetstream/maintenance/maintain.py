@@ -20,7 +20,7 @@ from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.thinning import due_days, thin_day
-from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION, refuse_newer
+from offsetstream.tables.version import require_version
 
 _POLL_SECONDS = 0.5
 
@@ -167,13 +167,7 @@ def require_complete(tables: Store) -> None:
     """Raise TablesError if a table is missing, has another version, or lacks files."""
     for name in all_schemas():
         table = tables.open(name)
-        refuse_newer(table)
-        found = table.properties.get(PROPERTY, "unknown")
-        if found != str(SCHEMA_VERSION):
-            raise TablesError(
-                f"the table {table.where} has schema version {found}, not {SCHEMA_VERSION}: start the job of this "
-                "version first, which upgrades it"
-            )
+        require_version(table)
         if gone := table.files.lost():
             raise TablesError(
                 f"{len(gone)} data files of the table {table.where} are missing, the first is {gone[0]}: restore "

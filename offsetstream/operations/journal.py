@@ -32,8 +32,7 @@ from offsetstream.tables.optional_tables import OPERATIONS
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import Snapshot, Store, Transaction
-from offsetstream.tables.upgrade import upgrade_columns
-from offsetstream.tables.version import refuse_newer
+from offsetstream.tables.version import require_version
 from offsetstream.version import __version__
 
 TAKEN, STARTED = "taken", "started"
@@ -152,10 +151,7 @@ def _open(store: Store, cluster_id: str) -> Snapshot:
     if table is None:
         store.create(OPERATIONS, {CLUSTER_ID: cluster_id})
         table = store.open(OPERATIONS.name)
-    refuse_newer(table)
-    if not {*OPERATIONS.column_names} <= {*table.columns}:  # an older version made it
-        upgrade_columns(table, OPERATIONS)
-        table = store.open(OPERATIONS.name)
+    require_version(table)
     return table
 
 

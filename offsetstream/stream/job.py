@@ -48,8 +48,6 @@ from offsetstream.tables.lease_wait import take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import COSTLY_CHECK_SECONDS, Store
-from offsetstream.tables.upgrade import upgrade_tables
-from offsetstream.tables.version import SCHEMA_VERSION
 from offsetstream.tables.write import TableWriter
 
 TOPIC_WAIT_SECONDS = 30.0
@@ -175,8 +173,6 @@ class Job:
         ):
             self._repairing(tables, partial(require_whole_logs, tables))
             self._repairing(tables, partial(self._create, None))
-            if upgraded := self._repairing(tables, partial(upgrade_tables, tables)):
-                self._progress.say(f"Upgraded {len(upgraded)} tables to schema version {SCHEMA_VERSION}")
             with session as spark:
                 tables.in_spark(spark).require_reachable()
                 writer = TableWriter(spark, tables)

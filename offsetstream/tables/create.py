@@ -1,4 +1,4 @@
-"""Create missing tables, and refuse tables of another cluster or of a newer version."""
+"""Create missing tables, and refuse tables of another cluster, schema or program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
-from offsetstream.tables.upgrade import check_upgradable
+from offsetstream.tables.version import SCHEMA_VERSION, require_version
 
 CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"
@@ -24,8 +24,7 @@ def create_tables(
     """Create every missing table. Each stores the cluster's id and its group coordinator (new or classic).
 
     With `names`, only these are created, but all are checked, except for other ones that are damaged. Raises
-    TablesError if a table belongs to another cluster, is of a newer version of the program, or is of an older version
-    that `upgrade_tables` cannot upgrade.
+    TablesError if a table belongs to another cluster, has another schema, or was not created by offsetstream.
     """
     wanted = all_schemas().keys() if names is None else names
     missing = []
@@ -64,7 +63,22 @@ def require_cluster(tables: Store, cluster_id: str) -> None:
 
 def _check(table: Snapshot, schema: TableSchema, cluster_id: str) -> None:
     _check_cluster(table, cluster_id)
-    check_upgradable(table, schema)
+    require_version(table)
+    stored, differences = table.columns, list[str]()
+    if lacking := [column.name for column in schema.columns if column.name not in stored]:
+        differences.append(f"it lacks the columns {', '.join(sorted(lacking))}")
+    differences += [
+        f"{column.name} is {stored[column.name]}, not {column.type}"
+        for column in schema.columns
+        if stored.get(column.name, column.type) != column.type
+    ]
+    if table.partitioned_by != schema.partitioned_by:
+        differences.append(f"it is partitioned by {', '.join(table.partitioned_by) or 'nothing'}")
+    if differences:
+        raise TablesError(
+            f"the table {table.where} differs from schema version {SCHEMA_VERSION}: {'; '.join(differences)}: name "
+            "another place with --tables; the job loads everything again there"
+        )
     table.require_writable()
 
 

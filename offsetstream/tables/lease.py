@@ -26,7 +26,7 @@ from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import last_checkpoint_id
-from offsetstream.tables.version import refuse_newer
+from offsetstream.tables.version import require_version
 
 ROW = "offsets"
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -124,7 +124,7 @@ class Lease:
     def finish_reload(self, request: str, left: Collection[int] = ()) -> None:
         """Clear the reload request, except for the partitions `left`; do nothing if the request has grown since."""
         remaining = ",".join(map(str, sorted(left))) or None
-        self._update(lambda row: {"reload_requested": remaining} if row.get("reload_requested") == request else {})
+        self._update(lambda row: {"reload_requested": remaining} if row["reload_requested"] == request else {})
 
     def release(self) -> None:
         """Release the lease, so that the next job can start at once."""
@@ -197,7 +197,7 @@ def note_history_kept_from(tables: Store, instant: datetime) -> None:
     """Note in the lease that retention may have removed history rows from before `instant`."""
 
     def change(row: Row) -> Row | None:
-        before = row.get("history_kept_from")
+        before = row["history_kept_from"]
         return {"history_kept_from": instant} if before is None or before < instant else None
 
     update_rows(_open(tables), change)
@@ -216,7 +216,7 @@ def _open(tables: Store) -> Snapshot:
         table = tables.open(JOB_LEASE)
     except NoTableError as error:
         raise TablesError(f"there are no tables in {tables.name}: create them with 'offsetstream run'") from error
-    refuse_newer(table)
+    require_version(table)
     return table
 
 
@@ -242,6 +242,4 @@ def _row_of(stored: list[dict[str, Any]]) -> LeaseRow | None:
     rows = sorted(stored, key=lambda row: row["heartbeat_at"] or _NEVER)
     if not rows:
         return None
-    names = LeaseRow.__dataclass_fields__
-    row: dict[str, Any] = dict.fromkeys(names) | rows[-1]  # a table of an older version lacks newer columns
-    return LeaseRow(**{name: row[name] for name in names})
+    return LeaseRow(**{name: rows[-1][name] for name in LeaseRow.__dataclass_fields__})

@@ -16,7 +16,7 @@ from offsetstream.errors import TablesError, first_line, is_interrupt
 from offsetstream.tables.damage import damaged_table
 from offsetstream.tables.location import is_utf8
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import refuse_newer
+from offsetstream.tables.version import require_version
 
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the allowed values
@@ -39,8 +39,7 @@ class Lookup:
         """Return the columns `columns` of the rows whose columns in `where` have one of the given values.
 
         A column with None instead of values is not checked. Read a TIMESTAMP column x as x_ms, milliseconds since
-        1970. A column that tables of an older version lack is null. Raises TablesError if the table does not exist or
-        cannot be read.
+        1970. A column that all files lack is null. Raises TablesError if the table does not exist or cannot be read.
         """
         with self._translated_errors(table):
             relation = self._query(self._connection, table, columns, where)
@@ -104,7 +103,7 @@ class Lookup:
     def _open(self, connection: duckdb.DuckDBPyConnection, table: str) -> duckdb.DuckDBPyRelation | None:
         if table not in self._sources:
             source = self.store.source(table)
-            refuse_newer(source)
+            require_version(source)
             self._sources[table] = source
         return self._sources[table].relation(connection)
 

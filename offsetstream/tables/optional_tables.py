@@ -40,7 +40,6 @@ OPERATIONS = TableSchema(
             "STRING",
             "started; then done, partial (some refused), failed, or ended (no answer). A row with taken is no "
             "operation: it holds the groups for a command that has changed nothing yet, and is removed",
-            ("started; then done, partial (some refused), failed, or ended (no answer)",),
         ),
         ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
         ColumnSchema("host", "STRING", "Name of that machine"),

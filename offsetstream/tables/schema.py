@@ -45,12 +45,11 @@ _ARROW_TYPES = {
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """A column: its name, Spark SQL type, comment, and the comments of earlier versions."""
+    """A column: its name, Spark SQL type and comment."""
 
     name: str
     type: str
     comment: str
-    earlier_comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,8 +160,5 @@ def is_by_group(name: str) -> bool:
 
 
 def _parse(table: dict[str, Any]) -> TableSchema:
-    columns = tuple(
-        ColumnSchema(**column | {"earlier_comments": tuple(column.get("earlier_comments", ()))})
-        for column in table.pop("columns")
-    )
+    columns = tuple(ColumnSchema(**column) for column in table.pop("columns"))
     return TableSchema(columns=columns, key=tuple(table.pop("key")), cell=tuple(table.pop("cell", ())), **table)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offsetstream.tables.damage import TableFolder
     from offsetstream.tables.files import TableFiles
     from offsetstream.tables.merge import Merge
-    from offsetstream.tables.schema import ColumnSchema, TableSchema
+    from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.task_rows import TaskRows, TaskWriter
     from offsetstream.tables.transaction import BatchId
 
@@ -37,13 +37,6 @@ class Transaction(NamedTuple):
 
     app_id: str
     version: int
-
-
-class StoredColumn(NamedTuple):
-    """A column of an existing table: its Spark SQL type and its comment."""
-
-    type: str
-    comment: str | None
 
 
 class Store(ABC):
@@ -180,8 +173,8 @@ class Snapshot(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> Mapping[str, StoredColumn]:
-        """The columns by name: ours, and those that a user added."""
+    def columns(self) -> Mapping[str, str]:
+        """The Spark SQL types of the columns by name: of ours, and of those that a user added."""
 
     @property
     @abstractmethod
@@ -261,22 +254,6 @@ class Snapshot(ABC):
     @abstractmethod
     def commit_nothing(self, *transactions: Transaction) -> None:
         """Commit an empty write, so that commits of these transactions from an earlier version fail."""
-
-    @abstractmethod
-    def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
-        """Add columns; they are null in existing rows."""
-
-    @abstractmethod
-    def set_comment(self, column: str, comment: str) -> None:
-        """Set the comment of a column."""
-
-    @abstractmethod
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties; all others stay as they are."""
-
-    @abstractmethod
-    def rewrite_old_rows(self) -> None:
-        """Rewrite files of an earlier version that some readers cannot filter."""
 
     @abstractmethod
     def require_writable(self) -> None:

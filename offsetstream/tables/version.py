@@ -9,15 +9,24 @@ from offsetstream.errors import TablesError
 if TYPE_CHECKING:
     from offsetstream.tables.store import Snapshot, Source
 
-SCHEMA_VERSION = 8  # raised by any change of a table or of its properties
+SCHEMA_VERSION = 1  # a release that changes a table or its properties raises it
 PROPERTY = "offsetstream.schema_version"
 
 
-def refuse_newer(table: Snapshot | Source) -> None:
-    """Raise TablesError if a newer version of the program made the table."""
-    found = table.properties.get(PROPERTY, "")
-    if found.isdigit() and int(found) > SCHEMA_VERSION:
+def require_version(table: Snapshot | Source, *, may_be_users: bool = False) -> None:
+    """Raise TablesError if the table has another schema version, or none: then offsetstream did not create it.
+
+    `may_be_users`: a user may have created the table, so it may have none.
+    """
+    found = table.properties.get(PROPERTY)
+    if found is None and not may_be_users:
         raise TablesError(
-            f"the table {table.where} has schema version {found}, but this offsetstream knows versions "
-            f"up to {SCHEMA_VERSION}: upgrade offsetstream"
+            f"the table {table.where} has no schema version, so offsetstream did not create it: name another place "
+            "with --tables"
+        )
+    if found not in (None, str(SCHEMA_VERSION)):
+        raise TablesError(
+            f"the table {table.where} has schema version {found}, and this offsetstream knows version "
+            f"{SCHEMA_VERSION}: use the offsetstream that wrote it, or name another place with --tables, where the job "
+            "loads everything again"
         )

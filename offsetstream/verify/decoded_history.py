@@ -74,8 +74,6 @@ def decoded_differences(tables: Store) -> list[Difference]:
 
     In a log that is not decoded from its start (`maintain --fill-history`), only rows of the history are compared.
     """
-    if tables.opened(DECODED_LOGS) is None:  # tables of an older version
-        return []
     return lasting(lambda: _at_the_end(tables))  # a running job writes the tables one after the other
 
 
@@ -136,8 +134,6 @@ class Derivation:
 
 def compare_derivation(tables: Store) -> Derivation:
     """Decode the group records again, some groups at a time, and return the differences to the decoded tables."""
-    if tables.opened(DECODED_LOGS) is None:  # tables of an older version
-        return Derivation()
     found = _compare(tables)
     if found.differences:  # a job, retention or --fill-history may be running: keep only lasting differences
         again = _compare(tables)

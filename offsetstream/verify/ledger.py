@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 
-from offsetstream.errors import NoTableError
 from offsetstream.tables.ledger import count_rows, joined_rows, read_entries
 from offsetstream.tables.ledger_days import valid_entries
 from offsetstream.tables.names import DERIVED_TABLES, LEDGER, RECORD_TABLES
@@ -26,7 +24,7 @@ _AT_ONCE = 5_000_000  # history records counted together; limits memory
 def ledger_since(tables: Store) -> datetime | None:
     """Return when the ledger starts, None if there is none. It cannot show earlier losses."""
     ledger = tables.opened(LEDGER)
-    return None if ledger is None else ledger.created_at  # tables of an older version have none
+    return None if ledger is None else ledger.created_at
 
 
 def ledger_differences(tables: Store, *, checksums: bool) -> list[Difference]:
@@ -109,8 +107,7 @@ def doubled_rows(tables: Store) -> list[Difference]:
     found: list[Difference] = []
     for schema in schemas:
         is_in_log = not schema.key and "record_offset" in schema.column_names
-        with suppress(NoTableError):  # tables of an older version lack one
-            found += _of_records(tables, schema) if is_in_log else _of_keys(tables, schema)
+        found += _of_records(tables, schema) if is_in_log else _of_keys(tables, schema)
     return found
 
 

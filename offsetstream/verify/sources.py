@@ -317,7 +317,7 @@ def _sort_key(row: Row) -> list[str]:
 
 
 def filters_of(partitions: Mapping[int, Mapping[str, Any]]) -> _Of:
-    """Return the partitions by their filters. Tables of older versions have none."""
+    """Return the partitions by their filters."""
     found = defaultdict[Filters, list[int]](list)
     for number, row in partitions.items():
         if filters := Filters.of(row.get("filters")):

@@ -18,7 +18,7 @@ from offsetstream.tables.lookup import is_one_of, open_connection
 from offsetstream.tables.optional_tables import OPTIONAL_TABLES, THRESHOLDS
 from offsetstream.tables.schema import TableSchema, all_schemas, is_history
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import refuse_newer
+from offsetstream.tables.version import require_version
 from offsetstream.views.files import View, load_view, needed
 from offsetstream.views.recent import RECENT_VIEWS, STORED_VIEWS, over_recent
 
@@ -212,7 +212,7 @@ class ViewReader:
         """Return the source of a table's rows; None for an optional table that does not exist."""
         try:
             source = self.store.source(table)
-            refuse_newer(source)
+            require_version(source, may_be_users=table in OPTIONAL_TABLES)
         except NoTableError:
             if table not in OPTIONAL_TABLES:
                 raise

@@ -13,14 +13,12 @@ from offsetstream.errors import ConflictError, NoTableError, UnknownNameError
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, TableState
 from offsetstream.tables.catalog_store.sessions import WriterSessions
-from offsetstream.tables.create import CLUSTER_ID, create_tables
+from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
-from offsetstream.tables.upgrade import upgrade_tables
-from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
-from tests.reliability.old_tables import unpack_tables
 from tests.stores.contract import *  # noqa: F403 - the tests
 
 pytestmark = pytest.mark.nightly
@@ -74,6 +72,12 @@ def protocol_of(spark: SparkSession, table: str) -> tuple[int, int, set[str]]:
     return row.minReaderVersion, row.minWriterVersion, set(row.tableFeatures)
 
 
+def test_new_tables_show_the_meaning_of_their_columns(catalog: CatalogStore, spark: SparkSession) -> None:
+    create_tables(catalog, "cluster-1", "new", ["groups"])
+    shown = {field.name: field.metadata["comment"] for field in spark.table(catalog.table("groups")).schema}
+    assert shown == {column.name: column.comment for column in load_schema("groups").columns}
+
+
 def test_a_tables_session_is_like_the_jobs_and_stamps_only_during_a_write(spark: SparkSession) -> None:
     sessions = WriterSessions(spark)
     session = sessions.of("groups", CHANGES).spark
@@ -117,19 +121,15 @@ def test_a_table_without_notes_is_read_again_before_a_write(catalog: CatalogStor
     assert (len(read_rows(again)), again.transaction_version("app")) == (3, None)
 
 
-def test_tables_of_an_older_version_are_upgraded(catalog: CatalogStore, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_registered_table_whose_commits_have_no_notes_can_be_written(
+    catalog: CatalogStore, spark: SparkSession, tmp_path: Path
+) -> None:
     """The tables of a folder are registered in the catalog unchanged: their commits have none of our notes."""
-    unpack_tables("9031f39", tmp_path)
+    create_tables(PathStore(str(tmp_path)), "cluster-1", "new", ["groups", "job_lease"])
     spark.sql(f"CREATE SCHEMA {catalog.name}")
-    for name in ("groups", "offset_commits", "job_lease"):
-        spark.sql(f"CREATE TABLE {catalog.table(name)} USING delta LOCATION '{tmp_path / 'tables' / name}'")
-    before = {name: len(read_rows(catalog.open(name))) for name in ("groups", "offset_commits")}
-    create_tables(catalog, catalog.open("groups").properties[CLUSTER_ID], "new")
-    assert {"groups", "offset_commits", "job_lease"} <= set(upgrade_tables(catalog))
-    assert upgrade_tables(catalog) == []
-    for name in ("groups", "offset_commits"):
-        table = catalog.open(name)
-        assert (table.properties[PROPERTY], len(read_rows(table))) == (str(SCHEMA_VERSION), before[name])
+    for name in ("groups", "job_lease"):
+        spark.sql(f"CREATE TABLE {catalog.table(name)} USING delta LOCATION '{tmp_path / name}'")
+    create_tables(catalog, "cluster-1", "new", ["groups", "job_lease"])
     lease = Lease.acquire(catalog)
     lease.heartbeat()
     lease.release()

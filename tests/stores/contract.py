@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from threading import Barrier
@@ -17,6 +16,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import (
@@ -31,14 +32,16 @@ from offsetstream.errors import (
 from offsetstream.operations.journal import HOLD, Journal
 from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.arrow_rows import append_rows
+from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.create import CLUSTER_ID, create_tables
+from offsetstream.tables.create import create_tables
 from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
 from offsetstream.tables.optional_tables import OPERATIONS
-from offsetstream.tables.schema import ColumnSchema, all_schemas, load_schema
+from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
-from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, StoredColumn, Transaction
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import append_from_tasks
 from testkit.merge_model import source_table
@@ -88,10 +91,31 @@ def whole(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=load_schema(OFFSETS).arrow)
 
 
+def add_column(store: Store, name: str, column: str) -> None:
+    """Add a column of text, as a user might."""
+    if isinstance(store, PathStore):
+        DeltaTable(store.table(name)).alter.add_columns([Field(column, PrimitiveType("string"))])
+    else:
+        sql_of(store, name, f"ADD COLUMNS ({column} STRING)")
+
+
+def set_property(store: Store, name: str, key: str, value: str) -> None:
+    """Set a property of a table, as a user might."""
+    if isinstance(store, PathStore):
+        DeltaTable(store.table(name)).alter.set_table_properties({key: value}, raise_if_not_exists=False)
+    else:
+        sql_of(store, name, f"SET TBLPROPERTIES ('{key}' = '{value}')")
+
+
+def sql_of(store: Store, name: str, clause: str) -> None:
+    assert isinstance(store, CatalogStore)
+    store.spark.sql(f"ALTER TABLE {store.table(name)} {clause}")
+
+
 def add_note(store: Store) -> None:
     """Add a user's column, with a value in each row."""
+    add_column(store, OFFSETS, "note")
     table = store.open(OFFSETS)
-    table.add_columns([ColumnSchema("note", "STRING", "mine")])
     rows = [row | {"note": f"of {row['group_id']}"} for row in read_rows(table)]
     table.replace(EVERY_ROW, [pa.Table.from_pylist(rows, schema=table.arrow)])
 
@@ -102,8 +126,7 @@ def test_a_table_is_created_once(empty: Store) -> None:
     for schema in all_schemas().values():
         table = store.open(schema.name)
         assert list(table.columns) == list(schema.column_names)
-        assert {name: column.type for name, column in table.columns.items()} == {c.name: c.type for c in schema.columns}
-        assert table.columns[schema.columns[0].name].comment == schema.columns[0].comment
+        assert table.columns == {column.name: column.type for column in schema.columns}
         assert table.arrow == schema.arrow
         assert table.partitioned_by == schema.partitioned_by
         kept_otherwise = {
@@ -321,7 +344,7 @@ def test_doubled_rows_are_refused_and_replaced(store: Store) -> None:
 def test_users_columns_stay(store: Store) -> None:
     merge(store, commit(1, "a"), commit(1, "b"), commit(1, "c"))
     add_note(store)
-    assert store.open(OFFSETS).columns["note"] == StoredColumn("STRING", "mine")
+    assert store.open(OFFSETS).columns["note"] == "STRING"
     merge(store, commit(2, "a"), commit(2, "d"))
     merge(store, commit(3, "b"), commit(3, "a"), replace_where=in_partitions([1]))
     notes = {row["group_id"]: row["note"] for row in read_rows(store.open(OFFSETS))}
@@ -337,20 +360,16 @@ def test_columns_that_rows_lack_are_null(store: Store) -> None:
     assert (row["group_id"], row["topic"], row["committed_offset"]) == ("g", None, None)
 
 
-def test_comments_and_properties_are_set_and_others_stay(store: Store) -> None:
+def test_a_users_property_is_shown_and_allowed(store: Store) -> None:
     before = dict(store.open(OFFSETS).properties)
-    store.open(OFFSETS).set_properties({"mine": "1"})
-    store.open(OFFSETS).set_comment("topic", "what for")
+    set_property(store, OFFSETS, "mine", "1")
     table = store.open(OFFSETS)
     assert table.properties == before | {"mine": "1"}
-    assert table.columns["topic"] == StoredColumn("STRING", "what for")
     table.require_writable()
-    table.rewrite_old_rows()
-    assert store.open(OFFSETS).version == table.version
 
 
 def test_a_table_property_that_prevents_writing_is_refused(store: Store) -> None:
-    store.open(OFFSETS).set_properties({"delta.appendOnly": "true"})
+    set_property(store, OFFSETS, "delta.appendOnly", "true")
     with pytest.raises(TablesError, match=r"delta\.appendOnly"):
         store.open(OFFSETS).require_writable()
 
@@ -443,18 +462,6 @@ def test_of_many_operations_at_once_one_holds_the_group(store: Store) -> None:
         found = sorted(pool.map(take, range(RIVALS)))
     assert found == ["refused"] * (RIVALS - 1) + ["taken"]
     assert read_rows(store.open(OPERATIONS.name)) == []
-
-
-def test_an_operations_table_of_an_older_version_can_hold_groups(store: Store) -> None:
-    plan = Plan("reset", [Change("g", "t", 0, None, CommittedOffset(2))])
-    store.create(replace(OPERATIONS, columns=OPERATIONS.columns[:-2]), {CLUSTER_ID: "cluster-1"})
-    old = {"operation_id": "old", "status": "started", "groups": '["g"]'}
-    store.open(OPERATIONS.name).append([pa.Table.from_pylist([old])])
-    journal = Journal(store, "cluster-1", "new", "offsets reset")
-    with journal.holding(plan):
-        journal.started(plan, "a file")
-    rows = {row["operation_id"]: row["held_until"] for row in read_rows(store.open(OPERATIONS.name))}
-    assert rows == {"old": None, "new": None}
 
 
 def test_rows_of_tasks_join_a_history_in_one_commit(store: Store) -> None:

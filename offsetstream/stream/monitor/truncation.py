@@ -136,7 +136,7 @@ class TruncationDetector:
         needs = {}
         for number in raised:
             epoch, end = self._book.epochs.of(number), self._book.rows[number].next_offset
-            # Tables from before schema version 4 have no epoch: then it is at most the epoch before the rise.
+            # A partition that was never applied under an epoch has none: then it is at most the epoch before the rise.
             highest = self._epoch_before(number) if epoch is None else epoch
             if end is not None and highest is not None:
                 needs[number] = _Need(epoch, highest, end)

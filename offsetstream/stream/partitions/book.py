@@ -325,7 +325,7 @@ def repair_lost_tables(book: PartitionBook, tables: Store) -> set[str]:
     lost = {name for name, version in versions.items() if version is None} & (_LOADED | _DECODED)
     delete_entries(tables, lost & set(RECORD_TABLES))
     if not lost - _DECODED and not _has_decoded(book):
-        return set()  # an upgrade has just created them
+        return set()  # this job decodes nothing
     if not lost or lost >= _LOADED:
         return set()
     if lost & _DECODED:

@@ -101,7 +101,7 @@ class SampleBook:
     ) -> None:
         """Start with the rows of `topic_partitions`, and the last row of each partition in `end_offsets`.
 
-        If the last job could not write to `end_offsets`, or was of an older version, `end_offsets` lacks its last rows.
+        If the last job could not write to `end_offsets`, it lacks its last rows.
         The newest of them is added now, with the time of the row before it. If the last job was killed between its two
         writes, only `end_offsets` has the last sample: then that one counts.
         """

@@ -15,15 +15,13 @@ from pyspark.sql import functions as F
 from offsetstream.errors import TablesError
 from offsetstream.tables.catalog_store import writes
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, TableState, table_state
-from offsetstream.tables.catalog_store.create import column_sql
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.files import CatalogFiles
-from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
 from offsetstream.tables.merge import Merge
-from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, is_history, load_schema
-from offsetstream.tables.sql import literal, quoted
-from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+from offsetstream.tables.schema import HISTORY_DAY, is_history, load_schema
+from offsetstream.tables.sql import quoted
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Transaction
 from offsetstream.tables.task_rows import TaskRows
 
 if TYPE_CHECKING:
@@ -95,12 +93,9 @@ class CatalogSnapshot(Snapshot):
         return dict(self._detail["properties"])
 
     @property
-    def columns(self) -> Mapping[str, StoredColumn]:
-        """The columns by name."""
-        return {
-            field.name: StoredColumn(field.dataType.simpleString().upper(), field.metadata.get("comment"))
-            for field in self.frame.schema.fields
-        }
+    def columns(self) -> Mapping[str, str]:
+        """The Spark SQL types of the columns by name."""
+        return {field.name: field.dataType.simpleString().upper() for field in self.frame.schema.fields}
 
     @property
     def arrow(self) -> pa.Schema:
@@ -207,22 +202,6 @@ class CatalogSnapshot(Snapshot):
         for kind in (CHANGES, APPENDS) if is_history(self.name) else (CHANGES,):
             writes.append(self, self.frame.limit(0), transactions, kind)
 
-    def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
-        """Add columns."""
-        self._alter(f"ADD COLUMNS ({', '.join(map(column_sql, columns))})")
-
-    def set_comment(self, column: str, comment: str) -> None:
-        """Set the comment of a column."""
-        self._alter(f"ALTER COLUMN {quoted(column)} COMMENT {literal(comment)}")
-
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties."""
-        if properties:
-            self._alter(f"SET TBLPROPERTIES {options_of(dict(properties))}")
-
-    def rewrite_old_rows(self) -> None:
-        """Do nothing: all readers can filter Spark's files."""
-
     def require_writable(self) -> None:
         """Raise TablesError if the table is append-only; it says how to undo that. Spark can write all else."""
         if self.properties.get(_APPEND_ONLY, "false").lower() == "true":
@@ -230,8 +209,3 @@ class CatalogSnapshot(Snapshot):
                 f"the table {self.where} has {_APPEND_ONLY}=true, so the job cannot write to it: undo it in Spark "
                 f"SQL with ALTER TABLE {self.where} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
             )
-
-    def _alter(self, clause: str) -> None:
-        with self.asking("write to"):
-            self.store.spark.sql(f"ALTER TABLE {self.table} {clause}")
-        self.refresh()

@@ -29,9 +29,8 @@ from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.path_store.group_files import GroupFiles, hashes_of
 from offsetstream.tables.path_store.merge import merge_on_path
 from offsetstream.tables.path_store.seen import SeenTables
-from offsetstream.tables.path_store.string_views import rewrite_string_views
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema, is_by_group
-from offsetstream.tables.store import EVERY_ROW, Snapshot, StoredColumn, Transaction
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Transaction
 from offsetstream.tables.task_rows import TaskRows
 
 # Delta's type names by those of Spark SQL.
@@ -99,12 +98,9 @@ class PathSnapshot(Snapshot):
         return self.delta.metadata().configuration
 
     @property
-    def columns(self) -> Mapping[str, StoredColumn]:
-        """The columns by name."""
-        return {
-            field.name: StoredColumn(_sql_type(field), field.metadata.get("comment"))
-            for field in self.delta.schema().fields
-        }
+    def columns(self) -> Mapping[str, str]:
+        """The Spark SQL types of the columns by name."""
+        return {field.name: _sql_type(field) for field in self.delta.schema().fields}
 
     @property
     def arrow(self) -> pa.Schema:
@@ -223,27 +219,6 @@ class PathSnapshot(Snapshot):
             self.delta.create_write_transaction(
                 [], "append", self.arrow, list(self.partitioned_by), commit_properties=commit_of(transactions)
             )
-
-    def add_columns(self, columns: Sequence[ColumnSchema]) -> None:
-        """Add columns."""
-        with translated_errors(self.where, "write to"):
-            self.delta.alter.add_columns([_field(column) for column in columns])
-
-    def set_comment(self, column: str, comment: str) -> None:
-        """Set the comment of a column."""
-        with translated_errors(self.where, "write to"):
-            self.delta.alter.set_column_metadata(column, {"comment": comment})
-
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties."""
-        with translated_errors(self.where, "write to"):
-            self.delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
-
-    def rewrite_old_rows(self) -> None:
-        """Rewrite files that delta-rs's MERGE and UPDATE wrote (`string_views.py`)."""
-        with translated_errors(self.where):
-            rewrite_string_views(self)
-        self.refresh()
 
     def require_writable(self) -> None:
         """Raise TablesError if the table has a feature that delta-rs cannot write."""

@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,12 @@ from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import TablesError
 from offsetstream.tables.create import create_tables, require_cluster
+from offsetstream.tables.lease import Lease, read_lease, request_stop
+from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+from offsetstream.views.reader import ViewReader
 
 
 @pytest.fixture
@@ -101,8 +106,75 @@ def test_a_table_that_lacks_a_column_is_refused(tables: PathStore) -> None:
     DeltaTable.create(
         tables.table("groups"), schema_of_one_column(), configuration=properties, raise_if_key_not_exists=False
     )
-    with pytest.raises(TablesError, match=r"groups/? lacks the columns assignment_epoch, "):
+    with pytest.raises(TablesError, match=r"groups/? .*: it lacks the columns assignment_epoch, "):
         create_tables(tables, "cluster-1", "new")
+
+
+def test_a_table_with_other_types_is_refused_and_unchanged(tables: PathStore) -> None:
+    create_tables(tables, "cluster-1", "new")
+    table = DeltaTable(tables.table("groups"))
+    fields = [field for field in table.schema().fields if field.name != "generation"]
+    DeltaTable.create(
+        tables.table("groups"),
+        Schema([*fields, Field("generation", PrimitiveType("string"))]),
+        mode="overwrite",
+        partition_by=["kind"],
+        configuration=table.metadata().configuration,
+        raise_if_key_not_exists=False,
+    )
+    before = versions(tables)
+    said = "generation is STRING, not INT; it is partitioned by kind: name another place with --tables"
+    with pytest.raises(TablesError, match=rf"groups/? differs from schema version {SCHEMA_VERSION}: {said}"):
+        create_tables(tables, "cluster-1", "new")
+    assert versions(tables) == before
+
+
+@pytest.mark.parametrize("name", ["offsets_partitions", "offset_commits"])
+def test_a_users_properties_and_comments_survive_each_start(tables: PathStore, name: str) -> None:
+    create_tables(tables, "cluster-1", "new")
+    table, users = DeltaTable(tables.table(name)), {"delta.logRetentionDuration": "interval 30 days"}
+    table.alter.set_table_properties(users)
+    table.alter.set_column_metadata("log_id", {"comment": "Ours, said by them"})
+    before = versions(tables)
+    for _ in range(2):
+        create_tables(tables, "cluster-1", "new")
+    assert versions(tables) == before
+
+
+def ask_for_groups(tables: PathStore) -> None:
+    Lookup(tables).rows("groups", ["group_id"])
+
+
+def read_a_view(tables: PathStore) -> None:
+    ViewReader(tables).rows("idle_groups")
+
+
+def start_a_job(tables: PathStore) -> None:
+    create_tables(tables, "cluster-1", "new")
+
+
+@pytest.mark.parametrize("ask", [start_a_job, ask_for_groups, read_a_view, read_lease, request_stop, Lease.acquire])
+@pytest.mark.parametrize("version", [str(SCHEMA_VERSION + 1), "0", None])
+def test_everybody_refuses_tables_of_another_schema_version(
+    tables: PathStore, ask: Callable[[PathStore], object], version: str | None
+) -> None:
+    create_tables(tables, "cluster-1", "new")
+    for name in all_schemas():
+        table = DeltaTable(tables.table(name))
+        properties = table.metadata().configuration | {PROPERTY: version}
+        DeltaTable.create(
+            tables.table(name),
+            table.schema(),
+            mode="overwrite",
+            partition_by=table.metadata().partition_columns,
+            configuration={key: value for key, value in properties.items() if value},
+            raise_if_key_not_exists=False,
+        )
+    before = versions(tables)
+    said = "has no schema version" if version is None else f"has schema version {version}, and this offsetstream knows"
+    with pytest.raises(TablesError, match=rf"^the table {tables.root}/\w+/? {said}.*--tables[^\n]*$"):
+        ask(tables)
+    assert versions(tables) == before
 
 
 @pytest.mark.parametrize("folder", ["a b", "100%", "it's", "ü#1", "a*?{c}"])

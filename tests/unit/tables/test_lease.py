@@ -24,6 +24,7 @@ from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.lease import (
     Lease,
     UnsureLeaseError,
+    note_history_kept_from,
     read_lease,
     request_reload,
     request_stop,
@@ -302,6 +303,13 @@ def test_a_reload_request_that_grew_meanwhile_is_kept(tables: PathStore) -> None
     assert lease.read().reload_requested == "2"
     lease.finish_reload("2")
     assert lease.read().reload_requested is None
+
+
+def test_the_latest_time_that_history_is_kept_from_counts(tables: PathStore) -> None:
+    lease, later = Lease.acquire(tables), datetime(2026, 11, 21, 12, tzinfo=UTC)
+    for instant in (later, datetime(2025, 1, 1, tzinfo=UTC)):
+        note_history_kept_from(tables, instant)
+        assert lease.read().history_kept_from == later
 
 
 def test_a_reload_before_the_first_job_is_refused(tables: PathStore) -> None:

@@ -12,7 +12,8 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from testkit.tables import append_rows, create_empty_tables
+from offsetstream.tables.schema import load_schema
+from testkit.tables import append_rows, create_empty_tables, create_table
 
 HOSTILE = ["", " ", ",", '"', "'", "a\nb", "a\x00b", "\r\n", "%", "_", "null", "grüppe", "😀", "';--", "a*?[b]"]
 
@@ -92,9 +93,10 @@ def test_streams_of_a_lookup_are_read_side_by_side(tmp_path: Path) -> None:
     assert len(one.rows("groups", ["group_id"])) == len(ids)
 
 
-def test_a_column_that_tables_of_an_older_version_lack_is_null(tmp_path: Path) -> None:
-    older = pa.table({"group_id": ["a"], "offsets_partition": pa.array([1], pa.int32())})
-    write_deltalake(tmp_path / "groups", older)
+def test_a_column_that_all_files_lack_is_null(tmp_path: Path) -> None:
+    rows = pa.table({"group_id": ["a"], "offsets_partition": pa.array([1], pa.int32())})
+    create_table(tmp_path, load_schema("groups"), rows.schema)
+    write_deltalake(tmp_path / "groups", rows, mode="append")
     row = {"group_id": "a", "state": None, "state_timestamp_ms": None}
     assert lookup(tmp_path).rows("groups", list(row)) == [row]
     assert list(lookup(tmp_path).stream("groups", list(row), order=["group_id"])) == [row]

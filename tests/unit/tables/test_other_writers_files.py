@@ -204,5 +204,5 @@ def test_files_that_contain_the_partition_column(tables: PathStore) -> None:
 def test_features_that_delta_rs_adds_itself_are_not_refused(tables: PathStore) -> None:
     table = tables.open(GROUPS)
     table.delta.alter.add_columns([Field("seen_at", PrimitiveType("timestamp_ntz"))])
-    tables.open(GROUPS).set_properties({"mine": "1"})
+    table.delta.alter.set_table_properties({"mine": "1"}, raise_if_not_exists=False)
     tables.open(GROUPS).require_writable()

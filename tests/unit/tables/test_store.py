@@ -15,13 +15,13 @@ from offsetstream.errors import ConflictError, OlderCopyError
 from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.names import DECODED_LOGS, JOB_LEASE
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import ColumnSchema, load_schema
+from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId
 from tests.stores.contract import *  # noqa: F403 - the tests
-from tests.stores.contract import OFFSETS, commit, merge
+from tests.stores.contract import OFFSETS, add_column, commit, merge
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_compaction_keeps_all_rows(store: Store) -> None:
     store.create(load_schema(DECODED_LOGS), {})
     for number in range(3):
         merge_log(number)
-    store.open(DECODED_LOGS).add_columns([ColumnSchema("note", "STRING", "mine")])  # existing files lack it
+    add_column(store, DECODED_LOGS, "note")  # existing files lack it
     before = read_rows(store.open(DECODED_LOGS))
     files, late = (store.open(DECODED_LOGS).files for _ in range(2))
     (crowd,) = files.small_files()

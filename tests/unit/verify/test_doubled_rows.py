@@ -1,6 +1,5 @@
 """Rows that are in a table twice, in tables that the project's own writers made."""
 
-import shutil
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,11 +52,6 @@ def test_a_repairs_entry_of_the_ledger_may_end_where_another_entry_does(tables: 
     assert doubled_rows(tables) == []
     double(tables, "history_ledger")
     assert [(each.table, each.in_tables) for each in doubled_rows(tables)] == [("history_ledger", 2)]
-
-
-def test_tables_of_an_older_version_may_lack_a_table(tables: PathStore) -> None:
-    shutil.rmtree(tables.table("history_ledger"))
-    assert doubled_rows(tables) == []
 
 
 def test_doubled_state_rows_are_found(tables: PathStore) -> None:

@@ -43,7 +43,6 @@ def test_filtered_groups_and_offsets_are_excluded() -> None:
 def test_without_filters_the_answers_stay_unchanged() -> None:
     answers = told()
     assert kept_answers(answers, books(Filters())) is answers
-    assert kept_answers(answers, {0: {"load_state": "OWNED"}}) is answers  # tables of an older version
 
 
 def test_each_partition_has_its_own_filters() -> None:

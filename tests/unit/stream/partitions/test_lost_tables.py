@@ -158,7 +158,7 @@ def test_without_a_decoded_table_all_of_them_are_derived_again(tables: PathStore
     assert {table for table in (*DECODED_TABLES, DECODED_LOGS) if read_rows(tables.open(table))} == set()
 
 
-def test_tables_that_an_upgrade_created_are_not_lost(tables: PathStore) -> None:
+def test_decoded_tables_are_not_lost_while_nothing_is_decoded(tables: PathStore) -> None:
     book = delete(tables, *DECODED_TABLES, DECODED_LOGS)
     assert repair_lost_tables(book, tables) == set()
     assert [row.load_state for row in book.rows.values()] == [OWNED, OWNED]
