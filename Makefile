@@ -66,8 +66,7 @@ lock: install ## Write requirements.lock anew from pyproject.toml
 audit: install ## Ask whether a locked version, or a jar that we run or ship, is known to be vulnerable (1: yes, 3: nobody could be asked)
 	@$(BIN)/python scripts/audit.py
 
-docs: install ## Write the views for DuckDB, and the dashboards, and what documents have of commands, tables, views and metrics, anew
-	@$(BIN)/python scripts/views_duckdb.py
+docs: install ## Write the dashboards, and what documents have of commands, tables, views and metrics, anew
 	@$(BIN)/python scripts/commands_doc.py
 	@$(BIN)/python scripts/tables_doc.py
 	@$(BIN)/python scripts/views_doc.py

@@ -1,7 +1,7 @@
-"""The views as data. Each view has a file in `sql/` in Spark SQL, and next to it sqlglot's translation for DuckDB.
+"""The views as data. Each view has a file in `sql/`, in the SQL that Spark and DuckDB share.
 
 A file starts with comments: the meaning of a row, then a line for each column. `-- @include x` inserts `x.inc.sql`,
-which several files share. The first line of the translation names the tables and views that it reads.
+which several files share. `_OF_DUCKDB` has the few words that DuckDB spells otherwise.
 """
 
 from __future__ import annotations
@@ -11,9 +11,22 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from offsetstream.views.verdicts import VERDICTS_FILE, verdicts_sql
+
 _COLUMN = re.compile(r"--   (\w+) ([A-Z]+): (.+)")
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
-_HELPER, NEEDS = "Helper: ", "-- Reads: "
+_HELPER = "Helper: "
+# What DuckDB spells otherwise. Each pattern begins with a literal, since all views are read at each start.
+_OF_DUCKDB = (
+    (re.compile(r"unix_micros\("), "epoch_us("),
+    (re.compile(r" div "), " // "),
+    (re.compile(r"CAST\("), "TRY_CAST("),
+    (re.compile(r":at\b"), "$at"),
+    (re.compile(r"AS TIMESTAMP\)"), "AS TIMESTAMPTZ)"),
+    (re.compile(r"last_value\((.*?)\) IGNORE NULLS\b"), r"last_value(\1 IGNORE NULLS)"),
+    (re.compile(r"\) WITHIN GROUP \(\s*ORDER BY"), " ORDER BY"),
+)
+_COMMENT, _FROM, _JOIN = re.compile("--.*"), re.compile(r"FROM (?<!DISTINCT FROM )(\w+)"), re.compile(r"JOIN (\w+)")
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,8 @@ class View:
 @cache
 def all_views() -> dict[str, View]:
     """Return every view by name, each after those that it reads."""
-    names = [entry.name.removesuffix(".sql") for entry in _folder().iterdir() if re.fullmatch(r"\w+\.sql", entry.name)]
-    views = {name: _view(name) for name in sorted(names)}
+    files = [entry.name for entry in _folder().iterdir() if re.fullmatch(r"\w+\.sql", entry.name)]
+    views = {file.removesuffix(".sql"): _view(file.removesuffix(".sql")) for file in sorted([*files, VERDICTS_FILE])}
     ordered: dict[str, View] = {}
     while waiting := [view for name, view in views.items() if name not in ordered]:
         ordered |= {view.name: view for view in waiting if not (set(view.reads) & views.keys()) - ordered.keys()}
@@ -76,36 +89,45 @@ def needed(name: str) -> list[View]:
     return [view for view in views.values() if view.name in wanted]
 
 
-def spark_sql(name: str) -> str:
-    """Return the Spark query of a file: without the comments at its top, with its includes."""
-    return _INCLUDE.sub(lambda found: _body(f"{found[1]}.inc.sql"), _body(f"{name}.sql"))
+def for_duckdb(sql: str) -> str:
+    """Return a view's query as DuckDB spells it."""
+    for words, other in _OF_DUCKDB:
+        sql = words.sub(other, sql)
+    return sql
 
 
 def _view(name: str) -> View:
-    comments = [line for line in _read(f"{name}.sql").split("\n") if line.startswith("--")]
+    text = _read(f"{name}.sql")
+    comments = [line for line in text.split("\n") if line.startswith("--")]
     columns = [ViewColumn(*found.groups()) for line in comments if (found := _COLUMN.fullmatch(line))]
-    head = _read(f"{name}.sql").partition("\n--\n")[0]
+    head = text.partition("\n--\n")[0]
     comment = " ".join(line.removeprefix("-- ") for line in head.split("\n"))
-    needs, _, duckdb_sql = _read(f"{name}.duckdb.sql").partition("\n")
-    reads = tuple(filter(None, needs.removeprefix(NEEDS).split(", ")))
+    sql = _INCLUDE.sub(lambda found: _body(_read(f"{found[1]}.inc.sql")), _body(text))
     return View(
         name,
         comment.removeprefix(_HELPER),
         tuple(columns),
-        spark_sql(name),
-        duckdb_sql,
-        reads,
-        comment.startswith(_HELPER),
+        spark_sql=sql,
+        duckdb_sql=for_duckdb(sql),
+        reads=_reads(sql),
+        is_helper=comment.startswith(_HELPER),
     )
 
 
-def _body(file: str) -> str:
+def _reads(sql: str) -> tuple[str, ...]:
+    """Return the tables and views that a query reads."""
+    code = _COMMENT.sub("", sql)
+    named = {before.split()[-1] for before in code.split(" AS (")[:-1]}
+    return tuple(sorted({*_FROM.findall(code), *_JOIN.findall(code)} - named))
+
+
+def _body(text: str) -> str:
     """Return the text after the comments at the top."""
-    return re.sub(r"\A(--.*\n)+", "", _read(file))
+    return re.sub(r"\A(--.*\n)+", "", text)
 
 
 def _read(file: str) -> str:
-    return (_folder() / file).read_text("utf-8")
+    return verdicts_sql() if file == VERDICTS_FILE else (_folder() / file).read_text("utf-8")
 
 
 def _folder() -> resources.abc.Traversable:

@@ -1,6 +1,6 @@
 """The verdicts on a group's partitions, declared once for the views, commands, report, metrics and docs.
 
-`make docs` writes `sql/verdicts.sql` from this table, so that Spark, DuckDB and BI join it as the view `verdicts`.
+Spark, DuckDB and BI join them as the view `verdicts`, whose text is made here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ VERDICTS = (
 WORDS = tuple(each.word for each in VERDICTS)
 
 
-_SQL = """-- One row per verdict: its severity and meaning. Made by `make docs` from views/verdicts.py.
+VERDICTS_FILE = "verdicts.sql"
+_SQL = """-- One row per verdict: its severity and meaning.
 --
 --   verdict STRING: The verdict
 --   level STRING: Severity: OK, UNKNOWN, WARN or ERR
@@ -65,7 +66,7 @@ SELECT verdict, level, rank, metric_value, meaning FROM (VALUES
 
 
 def verdicts_sql() -> str:
-    """Return the text of `sql/verdicts.sql`: these rows with rank and metric value."""
+    """Return the text of the view: these rows with rank and metric value."""
     rows = (
         f"  ('{each.word}', '{each.level}', {rank}, {METRIC_OF[each.level]}, '{each.meaning}')"
         for rank, each in enumerate(VERDICTS)

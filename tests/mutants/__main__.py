@@ -31,7 +31,6 @@ ROOT = Path(__file__).parents[2]
 MUTANTS = Path(__file__).with_name("mutants.toml")
 RESULTS = Path(__file__).with_name("results.csv")
 NOT_CAUGHT = "no test"
-_GENERATOR = "scripts/views_duckdb.py"
 _SHORT = ("-m", "not long and not nightly")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -61,7 +60,7 @@ class Mutant(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The test, or the generator of SQL, that caught a mutant at a commit, and after how many seconds."""
+    """The test that caught a mutant at a commit, and after how many seconds."""
 
     mutant: str
     commit: str
@@ -150,12 +149,7 @@ def _require_green(commit: str, tests: tuple[str, ...]) -> None:
 
 
 def _first_failure(tree: Path, tests: Sequence[str]) -> str | None:
-    """Run tests of the copy until one fails, and return its id; RuntimeError where pytest itself fails.
-
-    Views are translated anew before, or the test that translations are current would catch every fault in one.
-    """
-    if _run(tree, _GENERATOR).returncode:
-        return _GENERATOR
+    """Run tests of the copy until one fails, and return its id; RuntimeError where pytest itself fails."""
     parallel = ("--numprocesses", "2", "--no-loadscope-reorder")
     done = _run(tree, "-m", "pytest", *_SHORT, *parallel, "--maxfail=1", *tests)
     found = _FAILED.search(done.stdout)

@@ -23,7 +23,7 @@ EXTRAS = ("all", "msk", "polars")
 # Locked packages that the tests import. Without mkdocs: it needs a newer Jinja than we do.
 TOOLS = (
     *("databricks-bundles", "grafana-foundation-sdk", "hypothesis", "inotify-simple", "jsonschema", "mypy", "pypdf"),
-    *("pytest", "pytest-instafail", "pytest-xdist", "pyyaml", "setuptools", "sqlglot", "testcontainers", "uv"),
+    *("pytest", "pytest-instafail", "pytest-xdist", "pyyaml", "setuptools", "testcontainers", "uv"),
 )
 PARALLEL = ("--numprocesses", "2", "--no-loadscope-reorder", "--instafail")
 UNIT = ("tests/unit", "--ignore", "tests/unit/test_site.py", *PARALLEL)  # the site needs mkdocs

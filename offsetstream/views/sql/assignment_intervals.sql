@@ -27,7 +27,7 @@ WITH named AS (
 ), stretched AS (
   SELECT n.*, sum(CASE WHEN change = 'assigned' THEN 1 ELSE 0 END) OVER (
            PARTITION BY log_id, offsets_partition, group_id, member_id, kind, subtopology_id, topic_key, partition
-           ORDER BY record_offset, CASE WHEN change = 'revoked' THEN 0 ELSE 1 END ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stretch
+           ORDER BY record_offset NULLS FIRST, CASE WHEN change = 'revoked' THEN 0 ELSE 1 END NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stretch
   FROM named AS n
 ), folded AS (
   SELECT log_id, offsets_partition, group_id, member_id, kind, subtopology_id, max(topic_id) AS topic_id, max(topic) AS topic, topic_key, partition,

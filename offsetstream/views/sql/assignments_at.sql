@@ -25,7 +25,7 @@ WITH
          h.assignment_epoch, h.record_offset, h.record_timestamp, h.log_id, h.change,
          row_number() OVER (
            PARTITION BY h.offsets_partition, h.group_id, h.member_id, h.kind, h.subtopology_id, coalesce(h.topic_id, h.topic), h.partition
-           ORDER BY h.record_offset DESC, CASE WHEN h.change = 'revoked' THEN 1 ELSE 0 END) AS nth
+           ORDER BY h.record_offset DESC, CASE WHEN h.change = 'revoked' THEN 1 ELSE 0 END NULLS FIRST) AS nth
   FROM assignment_history AS h
   JOIN cuts AS k ON k.offsets_partition = h.offsets_partition AND k.log_id = h.log_id
   LEFT JOIN topics AS t ON t.topic_id = h.topic_id

@@ -3,5 +3,5 @@
 --
 --   now_at TIMESTAMP: Now
 --   since_at TIMESTAMP: Start of the period: a day ago
-SELECT coalesce(ended_at, current_timestamp()) AS now_at, coalesce(ended_at, current_timestamp()) - INTERVAL '1' DAY AS since_at
+SELECT coalesce(ended_at, current_timestamp) AS now_at, coalesce(ended_at, current_timestamp) - INTERVAL '1' DAY AS since_at
 FROM (SELECT max(ended_at) AS ended_at FROM cluster) AS c

@@ -25,19 +25,19 @@
 WITH steps AS (
   SELECT log_id, offsets_partition, group_id, topic, partition, record_offset, record_timestamp, is_tombstone, committed_offset, topic_id, metadata,
          leader_epoch,
-         lag(is_tombstone) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS after_tombstone,
+         lag(is_tombstone) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset NULLS FIRST) AS after_tombstone,
          last_value(committed_offset) IGNORE NULLS OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
-           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_offset,
+           ORDER BY record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_offset,
          last_value(topic_id) IGNORE NULLS OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
-           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_topic_id,
+           ORDER BY record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_topic_id,
          count(committed_offset) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
-           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS commits_before,
+           ORDER BY record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS commits_before,
          count(*) OVER (PARTITION BY log_id, offsets_partition, group_id, record_timestamp) AS partitions_at_once
   FROM offset_commits
 ), habits AS (
   SELECT s.*, committed_offset - previous_offset AS moved,
          max(committed_offset - previous_offset) OVER (PARTITION BY log_id, offsets_partition, group_id, topic, partition
-           ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS longest_step
+           ORDER BY record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS longest_step
   FROM steps AS s
 ), told AS (
   SELECT h.*, h.topic_id <> h.previous_topic_id AS is_other_topic, coalesce(h.after_tombstone, false) AS is_again, x.group_state, x.member_count,
@@ -82,7 +82,7 @@ WITH steps AS (
 ), ends AS (
   SELECT j.log_id, j.offsets_partition, j.record_offset, e.log_start_offset, e.high_watermark, e.held_until, e.known_until,
          e.next_sampled_at, e.next_offset, e.next_log_start_offset, j.moved >= 0 OR coalesce(j.is_other_topic, false) AS is_forward,
-         row_number() OVER (PARTITION BY j.log_id, j.offsets_partition, j.record_offset ORDER BY e.sampled_at DESC, coalesce(e.topic_id, '')) AS nth
+         row_number() OVER (PARTITION BY j.log_id, j.offsets_partition, j.record_offset ORDER BY e.sampled_at DESC, coalesce(e.topic_id, '') NULLS FIRST) AS nth
   FROM found AS j
   JOIN end_intervals AS e
     ON e.topic = j.topic AND e.partition = j.partition AND (j.topic_id IS NULL OR e.topic_id IS NULL OR e.topic_id = j.topic_id)

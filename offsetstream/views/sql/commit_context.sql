@@ -14,7 +14,7 @@ WITH merged AS (
   SELECT log_id, offsets_partition, record_offset, group_id, 0, record_offset FROM group_history
 ), placed AS (
   SELECT log_id, offsets_partition, record_offset, group_id, is_commit,
-         max(change_offset) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset
+         max(change_offset) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS change_offset
   FROM merged
 )

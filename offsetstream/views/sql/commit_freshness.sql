@@ -20,12 +20,12 @@ WITH
 , told AS (
   SELECT h.log_id, h.record_offset, h.offsets_partition, h.group_id, h.topic, h.partition, h.commit_timestamp_ms, h.commit_timestamp, since_at,
          h.commit_timestamp_ms - lag(h.commit_timestamp_ms) OVER (
-           PARTITION BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset) AS gap_ms
+           PARTITION BY h.log_id, h.offsets_partition, h.group_id, h.topic, h.partition ORDER BY h.record_offset NULLS FIRST) AS gap_ms
   FROM offset_commits AS h CROSS JOIN clock
   WHERE NOT h.is_tombstone AND h.commit_timestamp IS NOT NULL AND h.commit_timestamp >= since_at
 ), ranked AS (
   SELECT t.offsets_partition, group_id, topic, partition, gap_ms,
-         row_number() OVER (PARTITION BY t.offsets_partition, group_id, topic, partition ORDER BY coalesce(gap_ms, -1)) AS nth,
+         row_number() OVER (PARTITION BY t.offsets_partition, group_id, topic, partition ORDER BY coalesce(gap_ms, -1) NULLS FIRST) AS nth,
          count(*) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS commits,
          count(gap_ms) OVER (PARTITION BY t.offsets_partition, group_id, topic, partition) AS gaps
   FROM told AS t

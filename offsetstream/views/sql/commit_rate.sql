@@ -14,7 +14,7 @@ WITH
 , steps AS (
   SELECT log_id, offsets_partition, record_offset, group_id, topic, partition, commit_timestamp, value_bytes, is_tombstone,
          committed_offset - lag(committed_offset) OVER (
-           PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset) AS moved
+           PARTITION BY log_id, offsets_partition, group_id, topic, partition ORDER BY record_offset NULLS FIRST) AS moved
   FROM offset_commits
 )
 SELECT s.group_id, s.topic, date_trunc('MINUTE', s.commit_timestamp) AS minute, count(*) AS commits, count(DISTINCT s.partition) AS partitions,

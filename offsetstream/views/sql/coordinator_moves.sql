@@ -13,7 +13,7 @@
 --   moves_of_partition BIGINT: Number of moves of this partition
 SELECT e.event_at, e.event, e.offsets_partition, e.previous_coordinator_id, e.coordinator_id, e.previous_coordinator_epoch, e.coordinator_epoch,
        p.groups_count, p.offsets_count,
-       (unix_micros(lead(e.event_at) OVER (PARTITION BY e.offsets_partition ORDER BY e.event_at, coalesce(e.coordinator_epoch, -1)))
+       (unix_micros(lead(e.event_at) OVER (PARTITION BY e.offsets_partition ORDER BY e.event_at NULLS FIRST, coalesce(e.coordinator_epoch, -1) NULLS FIRST))
         - unix_micros(e.event_at)) div 1000 AS milliseconds_until_next,
        count(*) OVER (PARTITION BY e.offsets_partition) AS moves_of_partition
 FROM partition_events AS e

@@ -16,15 +16,15 @@ records AS (
   GROUP BY r.offsets_partition
 ), looks AS (
   SELECT partition AS offsets_partition, topic_id, last_stable_offset, high_watermark, sampled_at,
-         lead(previous_sampled_at) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at) AS held_until,
-         lead(last_stable_offset) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at) AS next_stable_offset
+         lead(previous_sampled_at) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at NULLS FIRST) AS held_until,
+         lead(last_stable_offset) OVER (PARTITION BY topic_id, partition ORDER BY sampled_at NULLS FIRST) AS next_stable_offset
   FROM end_offsets WHERE topic = '__consumer_offsets'
 ), ends_then AS (
   -- A running job writes a row every ten minutes.
   SELECT offsets_partition, last_stable_offset, high_watermark,
          next_stable_offset = last_stable_offset
            OR coalesce(held_until + INTERVAL '2' MINUTE, sampled_at + INTERVAL '11' MINUTE) >= :at AS tells,
-         row_number() OVER (PARTITION BY offsets_partition ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth
+         row_number() OVER (PARTITION BY offsets_partition ORDER BY sampled_at DESC, coalesce(topic_id, '') NULLS FIRST) AS nth
   FROM looks WHERE sampled_at <= :at
 ), cuts AS (
   SELECT l.offsets_partition, l.log_id,

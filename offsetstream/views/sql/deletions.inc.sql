@@ -29,7 +29,7 @@ before AS (
     ON h.log_id = d.log_id AND h.offsets_partition = d.offsets_partition AND h.group_id = d.group_id AND h.record_offset < d.record_offset
 ), memberships AS (
   SELECT log_id, offsets_partition, group_id, member_id, record_offset, change, subscribed_topics,
-         lead(record_offset) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset) AS next_offset
+         lead(record_offset) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset NULLS FIRST) AS next_offset
   FROM member_history
 ), subscribed AS (
   SELECT d.log_id, d.offsets_partition, d.record_offset, count(*) AS subscribers
@@ -37,7 +37,7 @@ before AS (
   JOIN memberships AS m
     ON m.log_id = d.log_id AND m.offsets_partition = d.offsets_partition AND m.group_id = d.group_id AND m.record_offset < d.record_offset
    AND (m.next_offset IS NULL OR m.next_offset > d.record_offset) AND m.change <> 'left'
-   AND contains(concat(',', coalesce(m.subscribed_topics, d.topic), ','), concat(',', d.topic, ','))
+   AND contains(',' || coalesce(m.subscribed_topics, d.topic) || ',', ',' || d.topic || ',')
   GROUP BY d.log_id, d.offsets_partition, d.record_offset
 ), lost AS (
   SELECT d.log_id, d.offsets_partition, d.record_offset, max(t.deleted_at) AS deleted_at

@@ -30,15 +30,15 @@ WITH looks AS (
   FROM end_offsets WHERE high_watermark IS NOT NULL
 ), chained AS (
   SELECT topic, topic_id, partition, sampled_at, high_watermark, log_start_offset, last_stable_offset, readable_end,
-         min(apart_seconds) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+         min(apart_seconds) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
            ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING) AS apart_seconds,
-         lead(log_start_offset) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_log_start_offset,
-         lead(sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_sampled_at,
-         lead(previous_sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS seen_until,
-         lead(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source) AS next_offset,
-         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+         lead(log_start_offset) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST) AS next_log_start_offset,
+         lead(sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST) AS next_sampled_at,
+         lead(previous_sampled_at) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST) AS seen_until,
+         lead(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST) AS next_offset,
+         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS lowest_from,
-         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at, source
+         min(high_watermark) OVER (PARTITION BY topic, topic_id, partition ORDER BY sampled_at NULLS FIRST, source NULLS FIRST
            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_lowest
   FROM looks
 )

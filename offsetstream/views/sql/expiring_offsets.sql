@@ -31,7 +31,7 @@ WITH subscribed AS (
            WHEN g.group_type IN ('Consumer', 'Streams') THEN NULL
            WHEN coalesce(g.protocol_type, '') = '' THEN NULL
            WHEN g.state = 'Empty' THEN NULL
-           WHEN g.protocol_type <> 'consumer' THEN concat('kept: the group has members, of the protocol ', g.protocol_type)
+           WHEN g.protocol_type <> 'consumer' THEN 'kept: the group has members, of the protocol ' || g.protocol_type
            WHEN coalesce(o.topics, 0) = 0 THEN 'kept: the subscriptions of its members are unknown'
            WHEN s.topic IS NOT NULL THEN 'kept: a member subscribes to the topic'
          END AS kept_because,

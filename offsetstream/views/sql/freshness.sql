@@ -34,14 +34,14 @@ WITH looks AS (
   SELECT a.*, max_age_seconds IS NOT NULL AND coalesce(age_seconds > max_age_seconds, true) AS is_stale FROM aged AS a
 )
 SELECT offsets_partition, load_state, CASE WHEN blocked_since < looked_at THEN blocked_since ELSE looked_at END AS as_of, blocked_since, open_transaction, open_transaction_since, is_stale,
-       CASE WHEN is_stale THEN concat(
-         CASE load_state WHEN 'FAILED' THEN 'its offsets partition could not be loaded: ' WHEN 'LOADING' THEN 'its offsets partition is being loaded: ' ELSE '' END,
-         CASE WHEN looked_at IS NULL THEN 'nothing is known yet'
-              ELSE concat('nothing is known of the last ', CAST(CAST(floor(age_seconds) AS BIGINT) AS STRING), ' s') END) END AS stale_reason,
+       CASE WHEN is_stale THEN
+         CASE load_state WHEN 'FAILED' THEN 'its offsets partition could not be loaded: ' WHEN 'LOADING' THEN 'its offsets partition is being loaded: ' ELSE '' END
+         || CASE WHEN looked_at IS NULL THEN 'nothing is known yet'
+              ELSE 'nothing is known of the last ' || CAST(CAST(floor(age_seconds) AS BIGINT) AS STRING) || ' s' END END AS stale_reason,
        -- A job that has checked no partition does not know their leaders either, and present leaders are not those of a past time.
        CASE WHEN is_stale AND load_state = 'FAILED' THEN 'their offsets partitions could not be loaded'
             WHEN is_stale AND load_state = 'LOADING' THEN 'their offsets partitions are being loaded'
             WHEN is_stale AND count(CASE WHEN NOT is_stale THEN 1 END) OVER () = 0 THEN 'the job has not checked'
-            WHEN NOT coordinator_available AND looked_at <= now_at THEN concat('partitions that broker ', CAST(coordinator_id AS STRING), ' led have no leader')
+            WHEN NOT coordinator_available AND looked_at <= now_at THEN 'partitions that broker ' || CAST(coordinator_id AS STRING) || ' led have no leader'
             WHEN is_stale THEN 'the job has not checked' END AS cause
 FROM judged

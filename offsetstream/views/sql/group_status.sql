@@ -30,8 +30,8 @@ WITH ranked AS (
   SELECT p.*, CASE p.status WHEN 'OK' THEN 1 WHEN 'WARN' THEN 2 WHEN 'STOP' THEN 4 WHEN 'STALL' THEN 5 ELSE 6 END AS status_level, v.rank
   FROM group_status_partitions AS p JOIN verdicts AS v ON v.verdict = p.verdict
 ), placed AS (
-  SELECT r.*, row_number() OVER (PARTITION BY group_id ORDER BY status_level DESC, current_lag DESC, topic, partition) AS nth,
-         row_number() OVER (PARTITION BY group_id ORDER BY rank DESC, current_lag DESC, topic, partition) AS verdict_nth
+  SELECT r.*, row_number() OVER (PARTITION BY group_id ORDER BY status_level DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST) AS nth,
+         row_number() OVER (PARTITION BY group_id ORDER BY rank DESC, current_lag DESC, topic NULLS FIRST, partition NULLS FIRST) AS verdict_nth
   FROM ranked AS r
 ), folded AS (
   -- Where the end is unknown, current_lag is 0, and messages_lost is null.
@@ -84,16 +84,16 @@ WITH ranked AS (
          CASE WHEN r.is_stale THEN r.stale_reason
               WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
               WHEN g.group_type = 'Classic' AND g.protocol_type NOT IN ('', 'consumer') THEN
-                concat('a group of the protocol ', g.protocol_type, ', which commits no offsets here', CASE WHEN g.member_count > 0 THEN '' ELSE '; it has no members' END)
-              WHEN d.reason = 'topic deleted' THEN concat('its offsets were deleted with the topic ', d.topic, ', ',
-                CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago')
-              WHEN d.group_id IS NOT NULL THEN concat('its last offset was deleted ',
-                CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING), ' s ago (', d.reason, ')')
-              WHEN o.group_id IS NOT NULL THEN concat('it owns ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-                ', and has not committed yet', CASE WHEN o.messages IS NULL THEN '' ELSE concat('; ', CAST(o.messages AS STRING), CASE WHEN o.messages = 1 THEN ' message is' ELSE ' messages are' END, ' in the log') END)
+                'a group of the protocol ' || g.protocol_type || ', which commits no offsets here' || CASE WHEN g.member_count > 0 THEN '' ELSE '; it has no members' END
+              WHEN d.reason = 'topic deleted' THEN 'its offsets were deleted with the topic ' || d.topic || ', '
+                || CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING) || ' s ago'
+              WHEN d.group_id IS NOT NULL THEN 'its last offset was deleted '
+                || CAST((unix_micros(least(now_at, coalesce(r.as_of, now_at))) - unix_micros(d.record_timestamp)) div 1000000 AS STRING) || ' s ago (' || d.reason || ')'
+              WHEN o.group_id IS NOT NULL THEN 'it owns ' || CAST(o.partitions AS STRING) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END
+                || ', and has not committed yet' || CASE WHEN o.messages IS NULL THEN '' ELSE '; ' || CAST(o.messages AS STRING) || CASE WHEN o.messages = 1 THEN ' message is' ELSE ' messages are' END || ' in the log' END
               ELSE 'no committed offset' END AS verdict_reason,
          CASE WHEN r.is_stale THEN r.cause
-              WHEN coalesce(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted' THEN concat('the topic ', d.topic, CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END)
+              WHEN coalesce(g.group_type, '') <> 'Share' AND d.reason = 'topic deleted' THEN 'the topic ' || d.topic || CASE WHEN n.there > 0 THEN ' was recreated' ELSE ' was deleted' END
          END AS cause
   FROM bare AS b CROSS JOIN clock
   JOIN groups AS g ON g.offsets_partition = b.offsets_partition AND g.group_id = b.group_id
@@ -103,14 +103,14 @@ WITH ranked AS (
   LEFT JOIN owned AS o ON o.offsets_partition = b.offsets_partition AND o.group_id = b.group_id
   UNION ALL
   -- A group may have committed some partitions only: in the others it may still be at the first message.
-  SELECT o.offsets_partition, o.group_id, 'unknown', concat('it has never committed ', CAST(o.partitions AS STRING), CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END,
-           ' that it owns, with ', CAST(o.messages AS STRING), CASE WHEN o.messages = 1 THEN ' message' ELSE ' messages' END), NULL
+  SELECT o.offsets_partition, o.group_id, 'unknown', 'it has never committed ' || CAST(o.partitions AS STRING) || CASE WHEN o.partitions = 1 THEN ' partition' ELSE ' partitions' END
+           || ' that it owns, with ' || CAST(o.messages AS STRING) || CASE WHEN o.messages = 1 THEN ' message' ELSE ' messages' END, NULL
   FROM owned AS o
   LEFT JOIN bare AS b ON b.offsets_partition = o.offsets_partition AND b.group_id = o.group_id
   WHERE b.group_id IS NULL AND o.messages > 0
   UNION ALL
-  SELECT u.offsets_partition, u.group_id, 'unstable', concat(CAST(u.rebalances AS STRING), ' rebalances in five minutes; the client ', u.client_id, ' left ',
-           CAST(u.leaves AS STRING), ' times'), NULL
+  SELECT u.offsets_partition, u.group_id, 'unstable', CAST(u.rebalances AS STRING) || ' rebalances in five minutes; the client ' || u.client_id || ' left '
+           || CAST(u.leaves AS STRING) || ' times', NULL
   FROM unstable_groups AS u
   JOIN groups AS g ON g.offsets_partition = u.offsets_partition AND g.group_id = u.group_id AND g.in_coordinator_partition
 ), candidates AS (
@@ -118,7 +118,7 @@ WITH ranked AS (
   UNION ALL
   SELECT group_id, verdict, verdict_reason, cause, NULL, NULL, 1 FROM own
 ), worst AS (
-  SELECT c.*, v.level, row_number() OVER (PARTITION BY c.group_id ORDER BY v.rank DESC, c.is_own) AS nth
+  SELECT c.*, v.level, row_number() OVER (PARTITION BY c.group_id ORDER BY v.rank DESC, c.is_own NULLS FIRST) AS nth
   FROM candidates AS c JOIN verdicts AS v ON v.verdict = c.verdict
 )
 SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count, 0) AS member_count,
@@ -127,7 +127,7 @@ SELECT k.group_id, g.group_type, g.state AS group_state, coalesce(g.member_count
             WHEN f.status_level > 2 THEN 'ERR' WHEN f.status_level = 2 THEN 'WARN' ELSE 'OK' END AS status,
        f.worst_status, f.worst_topic, f.worst_partition, coalesce(f.status_reason, 'no committed offset') AS status_reason,
        f.total_lag, f.max_lag, f.messages_lost, CAST(coalesce(f.partitions, 0) AS INT) AS partitions, CAST(coalesce(f.partitions_not_ok, 0) AS INT) AS partitions_not_ok,
-       CAST(f.complete AS DOUBLE) / CAST(f.partitions AS DOUBLE) AS complete, f.last_commit_at_ms,
+       CAST(f.complete AS DOUBLE) / nullif(CAST(f.partitions AS DOUBLE), 0) AS complete, f.last_commit_at_ms,
        coalesce(f.offsets_partition, g.offsets_partition) AS offsets_partition, coalesce(f.as_of, least(now_at, r.as_of)) AS as_of, coalesce(f.is_stale = 1, r.is_stale, false) AS is_stale
 FROM known AS k CROSS JOIN clock
 LEFT JOIN folded AS f ON f.group_id = k.group_id

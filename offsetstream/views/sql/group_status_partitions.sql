@@ -26,7 +26,7 @@
 WITH
 -- @include limits
 , places AS (
-  SELECT p.*, row_number() OVER (ORDER BY topic, partition) AS place FROM partition_ends AS p
+  SELECT p.*, row_number() OVER (ORDER BY topic NULLS FIRST, partition NULLS FIRST) AS place FROM partition_ends AS p
 ),
 -- @include tombstones
 ,
@@ -61,21 +61,21 @@ WITH
          CASE WHEN f.blocked_since <= k.now_at - INTERVAL '1' MINUTE THEN f.open_transaction_since ELSE e.open_transaction_since END AS open_transaction_since,
          e.log_start_offset, e.sampled_at,
          CASE WHEN f.stale_reason IS NOT NULL THEN f.stale_reason
-              WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+              WHEN c.committed_offset < 0 THEN 'no offset: ' || CAST(c.committed_offset AS STRING) || ' was committed'
               WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'its topic was deleted'
               WHEN e.topic IS NULL OR (e.error IS NULL AND e.high_watermark IS NULL) THEN 'its end was not sampled'
-              WHEN e.error IS NOT NULL THEN concat('its end is unknown: ', e.error)
+              WHEN e.error IS NOT NULL THEN 'its end is unknown: ' || e.error
               ELSE e.stale_reason
          END AS not_known,
          CASE WHEN f.cause IS NOT NULL THEN f.cause
               WHEN c.committed_offset < 0 THEN NULL
-              WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN concat('the topic ', c.topic, ' was deleted')
-              WHEN e.error = 'LEADER_NOT_AVAILABLE' AND e.leader_id IS NOT NULL THEN concat('partitions that broker ', CAST(e.leader_id AS STRING), ' led have no leader')
-              WHEN e.error = 'REQUEST_TIMED_OUT' AND e.leader_id IS NOT NULL THEN concat('partitions that broker ', CAST(e.leader_id AS STRING), ' led do not answer in time')
-              WHEN e.error = 'TOPIC_AUTHORIZATION_FAILED' THEN concat(e.topic, ': ', e.error)
-              WHEN e.error IS NOT NULL THEN concat(e.topic, '-', CAST(e.partition AS STRING), ': ', e.error)
+              WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic ' || c.topic || ' was deleted'
+              WHEN e.error = 'LEADER_NOT_AVAILABLE' AND e.leader_id IS NOT NULL THEN 'partitions that broker ' || CAST(e.leader_id AS STRING) || ' led have no leader'
+              WHEN e.error = 'REQUEST_TIMED_OUT' AND e.leader_id IS NOT NULL THEN 'partitions that broker ' || CAST(e.leader_id AS STRING) || ' led do not answer in time'
+              WHEN e.error = 'TOPIC_AUTHORIZATION_FAILED' THEN e.topic || ': ' || e.error
+              WHEN e.error IS NOT NULL THEN e.topic || '-' || CAST(e.partition AS STRING) || ': ' || e.error
               WHEN e.stale_reason IS NOT NULL THEN 'the job has not checked'
-              WHEN c.record_timestamp < n.recreated_at OR (c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at) THEN concat('the topic ', c.topic, ' was recreated')
+              WHEN c.record_timestamp < n.recreated_at OR (c.topic_id <> e.topic_id AND c.record_timestamp <= e.sampled_at) THEN 'the topic ' || c.topic || ' was recreated'
          END AS known_cause, n.recreated_at,
          coalesce(g.member_count, 0) AS member_count, d.group_id IS NOT NULL AND u.group_id IS NULL AS is_abandoned,
          greatest(coalesce(own.allowed_lag, std.allowed_lag, 0), 0) AS allowed_lag,

@@ -34,7 +34,7 @@ WITH
   SELECT offsets_partition, group_id, count(*) AS records, sum(is_commit) AS commits, sum(value_bytes) AS value_bytes
   FROM recent GROUP BY offsets_partition, group_id
 ), ranked AS (
-  SELECT b.*, row_number() OVER (PARTITION BY offsets_partition ORDER BY records DESC, group_id) AS place FROM by_group AS b
+  SELECT b.*, row_number() OVER (PARTITION BY offsets_partition ORDER BY records DESC, group_id NULLS FIRST) AS place FROM by_group AS b
 ), summed AS (
   SELECT offsets_partition, CAST(sum(records) AS BIGINT) AS records, CAST(sum(commits) AS BIGINT) AS commits,
          CAST(sum(value_bytes) AS BIGINT) AS value_bytes, count(*) AS active_groups,

@@ -15,7 +15,7 @@ moments AS (
   SELECT place, sampled_at, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, sampled_at FROM ends
 ), placed AS (
   SELECT place, moment, kind, cell, instant, record_offset, committed_offset, previous_offset, next_at, in_ring, since_start, stood_at_look,
-         max(end_at) OVER (PARTITION BY place ORDER BY moment, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
+         max(end_at) OVER (PARTITION BY place ORDER BY moment NULLS FIRST, kind NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS end_at
   FROM moments WHERE moment IS NOT NULL AND place IS NOT NULL
 ), seen AS (
   SELECT p.cell, p.moment, p.kind, p.instant, p.record_offset, p.committed_offset, p.previous_offset, p.next_at, p.in_ring,
@@ -26,9 +26,9 @@ moments AS (
   WHERE p.kind > 0
 ), traced AS (
   SELECT s.*, min(CASE WHEN in_ring AND committed_offset < previous_offset THEN record_offset END) OVER (PARTITION BY cell) AS rewind_offset,
-         last_value(CASE WHEN in_ring THEN lag_then END) IGNORE NULLS OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)
+         last_value(CASE WHEN in_ring THEN lag_then END) IGNORE NULLS OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1) NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS previous_lag,
-         lag(end_then) OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1)) AS previous_end
+         lag(end_then) OVER (PARTITION BY cell ORDER BY coalesce(record_offset, -1) NULLS FIRST) AS previous_end
   FROM seen AS s
 ), before AS (
   -- From the ring; the lag at the start of the window; the lowest lag that a sample since then may have seen; how far the best commit since then
@@ -54,14 +54,14 @@ moments AS (
                CASE WHEN held_until >= moment OR next_sampled_at IS NULL OR next_sampled_at > least(instant, known_until) THEN CAST(high_watermark AS DOUBLE)
                     ELSE CAST(high_watermark AS DOUBLE) + CAST(next_offset - high_watermark AS DOUBLE)
                          * CAST(unix_micros(moment) - unix_micros(held_until) AS DOUBLE)
-                         / CAST(unix_micros(next_sampled_at) - unix_micros(held_until) AS DOUBLE) END END) AS late_end
+                         / nullif(CAST(unix_micros(next_sampled_at) - unix_micros(held_until) AS DOUBLE), 0) END END) AS late_end
   FROM traced GROUP BY cell
 ), lowest_ends AS (
   SELECT place, min(high_watermark) AS lowest_end FROM ends GROUP BY place
 ), facts AS (
   SELECT c.cell, c.instant, c.offsets_partition, c.group_id, c.topic, c.partition, c.committed_offset, c.not_known, c.known_cause, c.recreated_at, c.stale_reason, c.blocked_since, c.waits_since, c.last_stable_offset, c.is_perhaps_marker, c.open_transaction, c.open_transaction_since, c.now_at, c.sampled_at, c.member_count, c.is_abandoned, c.allowed_lag,
          c.minimum_complete, c.intervals, c.window_seconds, c.max_time_lag_seconds,
-         coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / CAST(c.intervals AS DOUBLE) AS complete,
+         coalesce(n.commits, 0) AS commits, CAST(coalesce(n.commits, 0) AS DOUBLE) / nullif(CAST(c.intervals AS DOUBLE), 0) AS complete,
          n.first_ms, n.last_ms, b.before_rewind, b.best_since_rewind, b.lowest_lag, b.is_stalled, b.lag_fell,
          greatest(0, coalesce(c.end_offset, c.committed_offset) - c.committed_offset) AS current_lag,
          -- Messages that the log no longer has do not wait.
@@ -95,19 +95,19 @@ moments AS (
       WHEN complete < minimum_complete THEN 'too few commits to judge'
       WHEN current_lag <= allowed_lag THEN 'nothing waits'
       WHEN now_ms - last_ms > last_ms - first_ms AND lowest_end > committed_offset THEN
-        CASE WHEN commits = 1 THEN concat('its only commit was ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s ago, and messages wait')
-             ELSE concat('no commit for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s, longer than its last ', CAST(commits AS STRING),
-                         ' commits took together (', CAST((last_ms - first_ms) div 1000 AS STRING), ' s), and messages wait') END
+        CASE WHEN commits = 1 THEN 'its only commit was ' || CAST((now_ms - last_ms) div 1000 AS STRING) || ' s ago, and messages wait'
+             ELSE 'no commit for ' || CAST((now_ms - last_ms) div 1000 AS STRING) || ' s, longer than its last ' || CAST(commits AS STRING)
+                         || ' commits took together (' || CAST((last_ms - first_ms) div 1000 AS STRING) || ' s), and messages wait' END
       WHEN best_since_rewind < before_rewind THEN
-        concat('moved back from ', CAST(before_rewind AS STRING), ', and has reached ', CAST(best_since_rewind AS STRING), ' since')
+        'moved back from ' || CAST(before_rewind AS STRING) || ', and has reached ' || CAST(best_since_rewind AS STRING) || ' since'
       WHEN lowest_lag <= allowed_lag THEN 'caught up within its last commits'
-      WHEN is_stalled THEN concat('commits continue, but always with the same offset ', CAST(committed_offset AS STRING))
+      WHEN is_stalled THEN 'commits continue, but always with the same offset ' || CAST(committed_offset AS STRING)
       WHEN lag_fell = 1 THEN 'its lag fell within its last commits'
-      ELSE concat('commits advance, but the lag never fell in the last ', CAST(commits AS STRING), ' commits') END AS status_reason
+      ELSE 'commits advance, but the lag never fell in the last ' || CAST(commits AS STRING) || ' commits' END AS status_reason
   FROM facts AS f
 ), first_verdicts AS (
-  SELECT b.*, CASE WHEN open_transaction IS NULL THEN 'an open transaction' ELSE concat('the open transaction ', open_transaction) END AS holder,
-    CASE WHEN open_transaction_since IS NULL THEN '' ELSE concat('; it has been open for ', CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING), ' s') END AS open_since,
+  SELECT b.*, CASE WHEN open_transaction IS NULL THEN 'an open transaction' ELSE 'the open transaction ' || open_transaction END AS holder,
+    CASE WHEN open_transaction_since IS NULL THEN '' ELSE '; it has been open for ' || CAST((unix_micros(now_at) - unix_micros(open_transaction_since)) div 1000000 AS STRING) || ' s' END AS open_since,
     CASE
       WHEN not_known IS NOT NULL THEN 'unknown'
       WHEN is_beyond_end AND NOT is_abandoned THEN 'beyond the end'
@@ -143,44 +143,44 @@ moments AS (
              WHEN not_known IS NOT NULL THEN not_known
              WHEN found_verdict <> 'unknown' THEN 'at most 1 message waits, perhaps only a transaction marker: the job has not read there'
              WHEN commits = 0 THEN 'the history has no commit of this offset'
-             ELSE concat('messages wait, and ', CASE WHEN commits = 1 THEN 'its only commit' ELSE concat('the last of its ', CAST(commits AS STRING), ' commits') END,
-                         ' was ', CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING), ' s ago: too few commits to judge whether it stopped') END
-           WHEN 'blocked' THEN concat(holder, ' blocks the commits of the last ', CAST((unix_micros(now_at) - unix_micros(blocked_since)) div 1000000 AS STRING),
-                                        ' s; before that, the group had committed ', CAST(committed_offset AS STRING), open_since)
-           WHEN 'abandoned' THEN concat(CAST(readable_lag AS STRING), CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END,
-                                        ', and no member subscribes to the topic any more')
-           WHEN 'waiting' THEN concat('it has reached the last stable offset ', CAST(last_stable_offset AS STRING), ', where ', holder, ' has blocked the log for ',
-                                      CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING), ' s', open_since)
-           WHEN 'beyond the end' THEN concat(CAST(committed_offset AS STRING), ' is committed, and the log ends at ', CAST(end_offset AS STRING))
-           WHEN 'dead' THEN concat('messages wait, the group has no member, and nothing was committed for ', CAST((now_ms - last_ms) div 1000 AS STRING), ' s')
+             ELSE 'messages wait, and ' || CASE WHEN commits = 1 THEN 'its only commit' ELSE 'the last of its ' || CAST(commits AS STRING) || ' commits' END
+                         || ' was ' || CAST(greatest(0, (now_ms - last_ms) div 1000) AS STRING) || ' s ago: too few commits to judge whether it stopped' END
+           WHEN 'blocked' THEN holder || ' blocks the commits of the last ' || CAST((unix_micros(now_at) - unix_micros(blocked_since)) div 1000000 AS STRING)
+                                        || ' s; before that, the group had committed ' || CAST(committed_offset AS STRING) || open_since
+           WHEN 'abandoned' THEN CAST(readable_lag AS STRING) || CASE WHEN readable_lag = 1 THEN ' message waits' ELSE ' messages wait' END
+                                        || ', and no member subscribes to the topic any more'
+           WHEN 'waiting' THEN 'it has reached the last stable offset ' || CAST(last_stable_offset AS STRING) || ', where ' || holder || ' has blocked the log for '
+                                      || CAST((unix_micros(instant) - unix_micros(waits_since)) div 1000000 AS STRING) || ' s' || open_since
+           WHEN 'beyond the end' THEN CAST(committed_offset AS STRING) || ' is committed, and the log ends at ' || CAST(end_offset AS STRING)
+           WHEN 'dead' THEN 'messages wait, the group has no member, and nothing was committed for ' || CAST((now_ms - last_ms) div 1000 AS STRING) || ' s'
            WHEN 'rewound' THEN status_reason
            WHEN 'stopped' THEN status_reason
            WHEN 'stalled' THEN status_reason
-           WHEN 'late' THEN concat('messages wait that were written more than ', CAST(max_time_lag_seconds AS STRING), ' s ago')
-           WHEN 'falling behind' THEN concat('its lag rose from ', CAST(most_before AS STRING), ' or less to ', CAST(lag_of_newest AS STRING), ' or more in ',
-                                             CAST(window_seconds AS STRING), ' s')
-           WHEN 'catching up' THEN concat('its lag fell from ', CAST(lag_before AS STRING), ' or more to ', CAST(lag_at_look AS STRING), ' in ',
-                                          CAST(window_seconds AS STRING), ' s')
+           WHEN 'late' THEN 'messages wait that were written more than ' || CAST(max_time_lag_seconds AS STRING) || ' s ago'
+           WHEN 'falling behind' THEN 'its lag rose from ' || CAST(most_before AS STRING) || ' or less to ' || CAST(lag_of_newest AS STRING) || ' or more in '
+                                             || CAST(window_seconds AS STRING) || ' s'
+           WHEN 'catching up' THEN 'its lag fell from ' || CAST(lag_before AS STRING) || ' or more to ' || CAST(lag_at_look AS STRING) || ' in '
+                                          || CAST(window_seconds AS STRING) || ' s'
            ELSE CASE WHEN readable_lag <= allowed_lag
-                       THEN concat('nothing waits', CASE WHEN messages_lost > 0 THEN concat('; ', CAST(messages_lost AS STRING), CASE WHEN messages_lost = 1 THEN ' message was' ELSE ' messages were' END, ' deleted unread') ELSE '' END,
-                                   CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END)
+                       THEN 'nothing waits' || CASE WHEN messages_lost > 0 THEN '; ' || CAST(messages_lost AS STRING) || CASE WHEN messages_lost = 1 THEN ' message was' ELSE ' messages were' END || ' deleted unread' ELSE '' END
+                                   || CASE WHEN is_abandoned THEN ', and no member subscribes to the topic any more' ELSE '' END
                      WHEN waits_since IS NOT NULL AND member_count > 0 THEN 'it has reached the last stable offset, where a transaction is open'
-                     WHEN had_caught_up THEN concat('caught up within the last ', CAST(window_seconds AS STRING), ' s')
-                     WHEN lag_before IS NULL THEN concat('its lag ', CAST(window_seconds AS STRING), ' s ago is unknown')
-                     WHEN lag_before = current_lag AND most_before = current_lag THEN concat('its lag stays at ', CAST(current_lag AS STRING))
-                     ELSE concat('its lag is ', CAST(current_lag AS STRING), ', and was ', CAST(lag_before AS STRING),
-                                 CASE WHEN most_before IS NULL THEN ' or more ' WHEN most_before > lag_before THEN concat(' to ', CAST(most_before AS STRING), ' ') ELSE ' ' END,
-                                 CAST(window_seconds AS STRING), ' s ago') END
+                     WHEN had_caught_up THEN 'caught up within the last ' || CAST(window_seconds AS STRING) || ' s'
+                     WHEN lag_before IS NULL THEN 'its lag ' || CAST(window_seconds AS STRING) || ' s ago is unknown'
+                     WHEN lag_before = current_lag AND most_before = current_lag THEN 'its lag stays at ' || CAST(current_lag AS STRING)
+                     ELSE 'its lag is ' || CAST(current_lag AS STRING) || ', and was ' || CAST(lag_before AS STRING)
+                                 || CASE WHEN most_before IS NULL THEN ' or more ' WHEN most_before > lag_before THEN ' to ' || CAST(most_before AS STRING) || ' ' ELSE ' ' END
+                                 || CAST(window_seconds AS STRING) || ' s ago' END
          END AS verdict_reason,
          CASE verdict
-           WHEN 'blocked' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on __consumer_offsets-', CAST(offsets_partition AS STRING)) ELSE holder END
-           WHEN 'waiting' THEN CASE WHEN open_transaction IS NULL THEN concat(holder, ' on ', topic, '-', CAST(partition AS STRING)) ELSE holder END
+           WHEN 'blocked' THEN CASE WHEN open_transaction IS NULL THEN holder || ' on __consumer_offsets-' || CAST(offsets_partition AS STRING) ELSE holder END
+           WHEN 'waiting' THEN CASE WHEN open_transaction IS NULL THEN holder || ' on ' || topic || '-' || CAST(partition AS STRING) ELSE holder END
            WHEN 'ok' THEN NULL
            WHEN 'catching up' THEN NULL
            WHEN 'abandoned' THEN NULL
            -- No group can return to an offset that a recreated log does not reach.
            ELSE CASE WHEN verdict = 'rewound' AND known_cause IS NULL AND first_ms < unix_micros(recreated_at) div 1000 AND before_rewind > end_offset
-                     THEN concat('the topic ', topic, ' was recreated') ELSE known_cause END
+                     THEN 'the topic ' || topic || ' was recreated' ELSE known_cause END
          END AS cause,
          readable_lag AS current_lag, messages_lost, committed_offset, commits, complete, first_ms AS first_commit_at_ms, last_ms AS last_commit_at_ms, lag_before, sampled_at, stale_reason IS NOT NULL AS is_stale
   FROM decided

@@ -46,15 +46,15 @@ WITH assigned AS (
          CASE WHEN e.error IS NULL THEN e.log_start_offset END AS log_start_offset,
          CASE
            WHEN g.group_type = 'Share' THEN 'share group: its offsets are in __share_group_state'
-           WHEN c.group_id IS NULL THEN concat(
-             'no offset: ',
-             coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or skipped by the filters' END)
-           )
-           WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+           WHEN c.group_id IS NULL THEN
+             'no offset: '
+             || coalesce(r.reason, CASE WHEN f.filters IS NULL THEN 'never committed' ELSE 'never committed, or skipped by the filters' END)
+
+           WHEN c.committed_offset < 0 THEN 'no offset: ' || CAST(c.committed_offset AS STRING) || ' was committed'
            WHEN n.there = 0 THEN 'no end: the topic was deleted'
            WHEN c.topic_id <> e.topic_id AND c.record_timestamp > e.sampled_at THEN 'no end: the topic was recreated after the last sample'
            WHEN e.topic IS NULL THEN 'no end: not sampled'
-           WHEN e.error IS NOT NULL THEN concat('no end: ', e.error)
+           WHEN e.error IS NOT NULL THEN 'no end: ' || e.error
            WHEN e.high_watermark IS NULL THEN 'no end: not sampled'
          END AS reason
   FROM places AS p CROSS JOIN clock

@@ -14,7 +14,7 @@ steps AS (
          date_trunc('MINUTE', greatest(i.sampled_at, since_at)) AS minute
   FROM end_intervals AS i CROSS JOIN clock WHERE i.sampled_at <= now_at
 ), last_looks AS (
-  SELECT l.*, row_number() OVER (PARTITION BY topic, partition, minute ORDER BY sampled_at DESC, coalesce(topic_id, '')) AS nth FROM looks AS l
+  SELECT l.*, row_number() OVER (PARTITION BY topic, partition, minute ORDER BY sampled_at DESC, coalesce(topic_id, '') NULLS FIRST) AS nth FROM looks AS l
 ), sampled AS (
   SELECT * FROM last_looks WHERE nth = 1
 ), first_commits AS (

@@ -20,7 +20,7 @@ WITH
          coalesce(n.topic_id, e.topic_id) AS present_topic_id,
          CASE
            WHEN NOT c.in_coordinator_partition THEN 'not in the partition of its coordinator: no broker serves it'
-           WHEN c.committed_offset < 0 THEN concat('no offset: ', CAST(c.committed_offset AS STRING), ' was committed')
+           WHEN c.committed_offset < 0 THEN 'no offset: ' || CAST(c.committed_offset AS STRING) || ' was committed'
            WHEN n.there = 0 AND (e.topic IS NULL OR e.error IS NOT NULL) THEN 'the topic was deleted'
            WHEN n.topic IS NULL AND e.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'the topic is unknown to the cluster'
            -- A later commit than the job's last check may belong to a topic or partition that the job has not seen yet.

@@ -19,11 +19,11 @@ WITH ranked AS (
          t.deleted_at,
          row_number() OVER (
            PARTITION BY p.topic, p.partition
-           ORDER BY CASE WHEN t.deleted_at IS NULL THEN 0 ELSE 1 END, CASE WHEN p.error IS NULL THEN 0 ELSE 1 END,
-                    coalesce(unix_micros(p.sampled_at), 0) DESC, coalesce(p.topic_id, '')) AS nth
+           ORDER BY CASE WHEN t.deleted_at IS NULL THEN 0 ELSE 1 END NULLS FIRST, CASE WHEN p.error IS NULL THEN 0 ELSE 1 END NULLS FIRST,
+                    coalesce(unix_micros(p.sampled_at), 0) DESC, coalesce(p.topic_id, '') NULLS FIRST) AS nth
   FROM topic_partitions AS p LEFT JOIN topics AS t ON t.topic_id = p.topic_id
 )
 SELECT topic, topic_id, partition, leader_id, log_start_offset, high_watermark, last_stable_offset, readable_end, open_transaction, open_transaction_since, sampled_at, changed_at, error,
        CASE WHEN CAST(unix_micros(now_at) - unix_micros(sampled_at) AS DOUBLE) > max_age_seconds * CAST(1000000 AS DOUBLE)
-            THEN concat('its end has been unknown for the last ', CAST((unix_micros(now_at) - unix_micros(sampled_at)) div 1000000 AS STRING), ' s') END AS stale_reason
+            THEN 'its end has been unknown for the last ' || CAST((unix_micros(now_at) - unix_micros(sampled_at)) div 1000000 AS STRING) || ' s' END AS stale_reason
 FROM ranked CROSS JOIN clock CROSS JOIN max_age WHERE nth = 1 AND deleted_at IS NULL

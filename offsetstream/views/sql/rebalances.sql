@@ -31,28 +31,28 @@ WITH told AS (
          coalesce(h.generation, h.group_epoch, 0) AS epoch, h.record_offset, h.record_timestamp, h.state_timestamp
   FROM group_history AS h
 ), followed AS (
-  SELECT t.*, lag(is_removed) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset) AS was_removed,
-         lag(group_type) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset) AS type_before,
-         lag(member_count) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset) AS members_before,
-         lag(epoch) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset) AS epoch_before
+  SELECT t.*, lag(is_removed) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST) AS was_removed,
+         lag(group_type) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST) AS type_before,
+         lag(member_count) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST) AS members_before,
+         lag(epoch) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST) AS epoch_before
   FROM told AS t
 ), lives AS (
   -- Epochs start again when a group was deleted and recreated, or changed its type while it had no members.
   SELECT f.*, sum(CASE WHEN was_removed OR epoch < epoch_before OR (group_type <> type_before AND members_before = 0) THEN 1 ELSE 0 END) OVER (
-           PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS life,
+           PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS life,
          -- When the last member with the newer protocol leaves, the record that makes the group classic has the previous epoch: the departure
          -- starts the next rebalance, as in any classic group.
          CASE WHEN group_type <> type_before AND epoch = epoch_before AND member_count < members_before AND NOT is_removed AND NOT was_removed
            THEN 1 ELSE 0 END AS begins_next
   FROM followed AS f
 ), dated AS (
-  SELECT v.*, first_value(group_type) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset
+  SELECT v.*, first_value(group_type) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first_type,
-         first_value(record_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset
+         first_value(record_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first_at,
-         first_value(state_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset
+         first_value(state_timestamp) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first_state_at,
-         max(begins_next) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset
+         max(begins_next) OVER (PARTITION BY log_id, offsets_partition, group_id, life, epoch ORDER BY record_offset NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS is_of_next
   FROM lives AS v
 ), starts AS (
@@ -66,9 +66,9 @@ WITH told AS (
   SELECT s.*,
          -- Records that were left of a truncated log are in the next log, too.
          row_number() OVER (PARTITION BY s.offsets_partition, s.group_id, s.epoch, s.first_offset, s.started_at ORDER BY s.log_id DESC) AS nth,
-         lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset) AS next_first,
-         lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id ORDER BY s.first_offset) AS until_offset,
-         CAST(s.epoch - lag(s.epoch) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset) - 1 AS INT) AS epochs_without_record
+         lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset NULLS FIRST) AS next_first,
+         lead(s.first_offset) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id ORDER BY s.first_offset NULLS FIRST) AS until_offset,
+         CAST(s.epoch - lag(s.epoch) OVER (PARTITION BY s.log_id, s.offsets_partition, s.group_id, s.life ORDER BY s.first_offset NULLS FIRST) - 1 AS INT) AS epochs_without_record
   FROM starts AS s
 ), conversions AS (
   SELECT log_id, offsets_partition, group_id, record_offset, begins_next = 1 AS begins_next FROM lives WHERE group_type <> type_before
@@ -89,9 +89,9 @@ WITH told AS (
          count(CASE WHEN change = 'left' AND NOT is_static_return THEN 1 END) AS gone,
          count(CASE WHEN change = 'joined' AND is_static_return THEN 1 END) AS static_returns,
          listagg(CASE WHEN change = 'joined' AND NOT is_static_return THEN client END, ', ') WITHIN GROUP (
-           ORDER BY CASE WHEN change = 'joined' AND NOT is_static_return THEN client END) AS joined_clients,
+           ORDER BY CASE WHEN change = 'joined' AND NOT is_static_return THEN client END NULLS FIRST) AS joined_clients,
          listagg(CASE WHEN change = 'left' AND NOT is_static_return THEN client END, ', ') WITHIN GROUP (
-           ORDER BY CASE WHEN change = 'left' AND NOT is_static_return THEN client END) AS left_clients
+           ORDER BY CASE WHEN change = 'left' AND NOT is_static_return THEN client END NULLS FIRST) AS left_clients
   FROM changes GROUP BY log_id, offsets_partition, group_id, first_offset
 ), renamed AS (
   -- Classic groups record topic names, the others topic ids: a partition that a member keeps while the group changes its type did not move.
@@ -125,9 +125,9 @@ WITH told AS (
   UNION ALL SELECT log_id, offsets_partition, group_id, coalesce(settled_offset, first_offset), NULL, 2, first_offset FROM epochs
 ), beside AS (
   SELECT m.*,
-         max(commit_at) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset, mark
+         max(commit_at) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST, mark NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS commit_before,
-         min(commit_at) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset, mark
+         min(commit_at) OVER (PARTITION BY log_id, offsets_partition, group_id ORDER BY record_offset NULLS FIRST, mark NULLS FIRST
            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS commit_after
   FROM marks AS m
 ), pauses AS (

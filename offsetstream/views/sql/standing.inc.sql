@@ -3,7 +3,7 @@
 -- that time no longer counts.
 marked AS (
   SELECT p.offsets_partition, p.group_id, p.topic, p.partition, p.minute,
-         max(c.minute) OVER (PARTITION BY p.offsets_partition, p.group_id, p.topic, p.partition ORDER BY p.minute
+         max(c.minute) OVER (PARTITION BY p.offsets_partition, p.group_id, p.topic, p.partition ORDER BY p.minute NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS commit_minute
   FROM points AS p
   LEFT JOIN committed AS c
@@ -14,7 +14,7 @@ marked AS (
   SELECT NULL, NULL, topic, partition, minute, NULL, 0, minute FROM sampled
 ), in_order AS (
   SELECT offsets_partition, group_id, topic, partition, minute, commit_minute, kind,
-         max(look_minute) OVER (PARTITION BY topic, partition ORDER BY minute, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS look_minute
+         max(look_minute) OVER (PARTITION BY topic, partition ORDER BY minute NULLS FIRST, kind NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS look_minute
   FROM both_kinds
 ), standing AS (
   SELECT o.offsets_partition, o.group_id, o.topic, o.partition, o.minute, o.commit_minute = o.minute AS is_committed, c.log_id, c.record_offset,

@@ -31,9 +31,9 @@ WITH
   SELECT offsets_partition, group_id, minute + INTERVAL '1' MINUTE, 1, NULL, NULL FROM group_minutes
 ), counted AS (
   SELECT offsets_partition, group_id, moment, kind,
-         last_value(log_id) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+         last_value(log_id) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment NULLS FIRST, kind DESC, coalesce(record_offset, -1) NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS log_id,
-         last_value(record_offset) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+         last_value(record_offset) IGNORE NULLS OVER (PARTITION BY offsets_partition, group_id ORDER BY moment NULLS FIRST, kind DESC, coalesce(record_offset, -1) NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS record_offset
   FROM member_counts
 ), sizes AS (
@@ -44,19 +44,19 @@ WITH
   WHERE c.kind = 1
 ), memberships AS (
   -- The topics that a member subscribed to after each change and before: ? if unknown, empty if there was no such member.
-  SELECT m.*, coalesce(lag(topics) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset), '') AS had_topics
+  SELECT m.*, coalesce(lag(topics) OVER (PARTITION BY log_id, offsets_partition, group_id, member_id ORDER BY record_offset NULLS FIRST), '') AS had_topics
   FROM (
     SELECT log_id, offsets_partition, group_id, member_id, record_offset, record_timestamp,
            CASE WHEN change = 'left' THEN ''
                 WHEN coalesce(subscribed_topics, '') = '' OR coalesce(subscribed_topic_regex, '') <> '' THEN '?'
-                ELSE concat(',', subscribed_topics, ',') END AS topics
+                ELSE ',' || subscribed_topics || ',' END AS topics
     FROM member_history
   ) AS m
 ), subscriptions AS (
   SELECT m.log_id, m.offsets_partition, m.group_id, t.topic, m.record_timestamp AS moment, 0 AS kind, m.record_offset,
          CASE WHEN m.topics = '' THEN 0 ELSE 1 END - CASE WHEN m.had_topics = '' THEN 0 ELSE 1 END AS members,
-         CASE WHEN m.topics = '?' OR contains(m.topics, concat(',', t.topic, ',')) THEN 1 ELSE 0 END
-         - CASE WHEN m.had_topics = '?' OR contains(m.had_topics, concat(',', t.topic, ',')) THEN 1 ELSE 0 END AS may_read
+         CASE WHEN m.topics = '?' OR contains(m.topics, ',' || t.topic || ',') THEN 1 ELSE 0 END
+         - CASE WHEN m.had_topics = '?' OR contains(m.had_topics, ',' || t.topic || ',') THEN 1 ELSE 0 END AS may_read
   FROM memberships AS m
   JOIN (SELECT DISTINCT offsets_partition, group_id, topic FROM first_commits) AS t ON t.offsets_partition = m.offsets_partition AND t.group_id = m.group_id
   WHERE m.topics <> m.had_topics
@@ -64,23 +64,23 @@ WITH
   SELECT DISTINCT log_id, offsets_partition, group_id, topic, minute + INTERVAL '1' MINUTE, 1, NULL, 0, 0 FROM standing
 ), subscribed AS (
   SELECT log_id, offsets_partition, group_id, topic, moment AS instant, kind,
-         sum(members) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+         sum(members) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment NULLS FIRST, kind DESC, coalesce(record_offset, -1) NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS members,
-         sum(may_read) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment, kind DESC, coalesce(record_offset, -1)
+         sum(may_read) OVER (PARTITION BY log_id, offsets_partition, group_id, topic ORDER BY moment NULLS FIRST, kind DESC, coalesce(record_offset, -1) NULLS FIRST
            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS may_read
   FROM subscriptions
 ), places AS (
-  SELECT topic, topic_id, partition, row_number() OVER (ORDER BY topic, coalesce(topic_id, ''), partition) AS place
+  SELECT topic, topic_id, partition, row_number() OVER (ORDER BY topic NULLS FIRST, coalesce(topic_id, '') NULLS FIRST, partition NULLS FIRST) AS place
   FROM (SELECT DISTINCT topic, topic_id, partition FROM end_intervals) AS p
 ), limited AS (
-  SELECT row_number() OVER (ORDER BY s.offsets_partition, s.group_id, s.topic, s.partition, s.minute) AS cell, coalesce(e.place, -1) AS place,
+  SELECT row_number() OVER (ORDER BY s.offsets_partition NULLS FIRST, s.group_id NULLS FIRST, s.topic NULLS FIRST, s.partition NULLS FIRST, s.minute NULLS FIRST) AS cell, coalesce(e.place, -1) AS place,
          -- As of the last check, as group_status judged at that time.
          least(s.minute + INTERVAL '1' MINUTE, s.held_until) AS instant, s.log_id, s.offsets_partition, s.group_id, s.topic, s.partition, s.committed_offset,
          CASE WHEN s.committed_offset >= s.readable_end THEN least(s.high_watermark, s.committed_offset)
               WHEN s.committed_offset >= 0 THEN coalesce(s.readable_end, s.high_watermark) END AS end_offset,
          s.readable_end IS NULL AND s.last_stable_offset = s.high_watermark AND s.committed_offset = s.high_watermark - 1 AS is_perhaps_marker,
          CAST(NULL AS STRING) AS open_transaction, CAST(NULL AS TIMESTAMP) AS open_transaction_since, s.log_start_offset, least(s.held_until, s.minute + INTERVAL '1' MINUTE) AS sampled_at, s.record_offset,
-         CASE WHEN s.committed_offset < 0 THEN concat('no offset: ', CAST(s.committed_offset AS STRING), ' was committed')
+         CASE WHEN s.committed_offset < 0 THEN 'no offset: ' || CAST(s.committed_offset AS STRING) || ' was committed'
               WHEN s.high_watermark IS NULL THEN 'its end was not sampled' END AS not_known,
          CAST(NULL AS STRING) AS known_cause, CAST(NULL AS TIMESTAMP) AS recreated_at, CAST(NULL AS STRING) AS stale_reason, CASE WHEN f.blocked_since <= s.minute THEN f.blocked_since END AS blocked_since,
          CASE WHEN s.committed_offset >= s.last_stable_offset AND s.last_stable_offset < s.high_watermark THEN w.blocked_since END AS waits_since, s.last_stable_offset, s.minute + INTERVAL '1' MINUTE AS now_at,
@@ -111,15 +111,15 @@ WITH
   FROM limited AS l
 ), stories AS (
   -- Records of one cell in one log share a number.
-  SELECT log_id, offsets_partition, group_id, topic, partition, row_number() OVER (ORDER BY log_id, offsets_partition, group_id, topic, partition) AS story
+  SELECT log_id, offsets_partition, group_id, topic, partition, row_number() OVER (ORDER BY log_id NULLS FIRST, offsets_partition NULLS FIRST, group_id NULLS FIRST, topic NULLS FIRST, partition NULLS FIRST) AS story
   FROM (SELECT DISTINCT log_id, offsets_partition, group_id, topic, partition FROM offset_commits) AS d
 ), numbered AS (
   SELECT t.story, h.record_offset, h.record_timestamp, h.is_tombstone, h.committed_offset, h.commit_timestamp_ms,
-         row_number() OVER (PARTITION BY t.story ORDER BY h.record_offset) AS seq,
-         lead(h.record_timestamp) OVER (PARTITION BY t.story ORDER BY h.record_offset) AS next_at,
-         lag(h.committed_offset) OVER (PARTITION BY t.story ORDER BY h.record_offset) AS previous_offset,
+         row_number() OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS seq,
+         lead(h.record_timestamp) OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS next_at,
+         lag(h.committed_offset) OVER (PARTITION BY t.story ORDER BY h.record_offset NULLS FIRST) AS previous_offset,
          max(CASE WHEN h.is_tombstone THEN h.record_offset ELSE -1 END) OVER (PARTITION BY t.story
-           ORDER BY h.record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS deleted_offset
+           ORDER BY h.record_offset NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS deleted_offset
   FROM stories AS t
   JOIN offset_commits AS h
     ON h.log_id = t.log_id AND h.offsets_partition = t.offsets_partition AND h.group_id = t.group_id AND h.topic = t.topic AND h.partition = t.partition
@@ -159,7 +159,7 @@ WITH
 ),
 -- @include judged
 , ranked AS (
-  SELECT j.*, row_number() OVER (PARTITION BY j.now_at, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic, j.partition) AS verdict_nth
+  SELECT j.*, row_number() OVER (PARTITION BY j.now_at, j.offsets_partition, j.group_id ORDER BY v.rank DESC, j.current_lag DESC, j.topic NULLS FIRST, j.partition NULLS FIRST) AS verdict_nth
   FROM judged AS j JOIN verdicts AS v ON v.verdict = j.verdict
 ), folded AS (
   -- Where the end is unknown, current_lag is 0, and messages_lost is null.
@@ -175,8 +175,8 @@ WITH
     ON f.offsets_partition = g.offsets_partition AND f.group_id = g.group_id AND f.now_at = g.minute + INTERVAL '1' MINUTE
   JOIN verdicts AS v ON v.verdict = coalesce(f.verdict, 'unknown')
 ), compared AS (
-  SELECT t.*, lag(level) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_level,
-         lag(verdict) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant) AS previous_verdict
+  SELECT t.*, lag(level) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant NULLS FIRST) AS previous_level,
+         lag(verdict) OVER (PARTITION BY offsets_partition, group_id ORDER BY instant NULLS FIRST) AS previous_verdict
   FROM told AS t
 )
 SELECT instant AS changed_at, group_id, level, verdict, previous_level, previous_verdict, reason, topic, partition, total_lag

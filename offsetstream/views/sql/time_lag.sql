@@ -19,8 +19,8 @@ WITH kept AS (
   WHERE i.high_watermark <= i.lowest_from
 ), rises AS (
   SELECT topic, partition, high_watermark AS from_offset, held_until AS from_at, known_until, sampled_at,
-         lead(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_offset,
-         lead(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at) AS to_at
+         lead(high_watermark) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_offset,
+         lead(sampled_at) OVER (PARTITION BY topic, partition ORDER BY sampled_at NULLS FIRST) AS to_at
   FROM kept
 ), first_looks AS (
   SELECT topic, partition, min(sampled_at) AS first_at FROM kept GROUP BY topic, partition
@@ -44,7 +44,7 @@ WITH kept AS (
   SELECT topic, partition, from_offset, 0, NULL, NULL, NULL, sampled_at, NULL, NULL, sampled_at FROM rises WHERE to_offset > from_offset
 ), found AS (
   SELECT topic, partition, place, kind, group_id, committed_offset, high_watermark, sampled_at, as_of, is_stale,
-         max(rise_at) OVER (PARTITION BY topic, partition ORDER BY place, kind ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rise_at
+         max(rise_at) OVER (PARTITION BY topic, partition ORDER BY place NULLS FIRST, kind NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS rise_at
   FROM ordered
 ), told AS (
   SELECT f.group_id, f.topic, f.partition, f.committed_offset, f.high_watermark, f.sampled_at, f.as_of, f.is_stale, f.place,
@@ -65,7 +65,7 @@ SELECT group_id, topic, partition, committed_offset, high_watermark AS log_end_o
          WHEN 'interpolated' THEN greatest(CAST(0 AS DOUBLE), (
            CAST(unix_micros(as_of) - unix_micros(to_at) AS DOUBLE)
            + CAST(to_offset - place AS DOUBLE) * CAST(unix_micros(to_at) - unix_micros(from_at) AS DOUBLE)
-             / CAST(to_offset - from_offset AS DOUBLE)) / CAST(1000000 AS DOUBLE))
+             / nullif(CAST(to_offset - from_offset AS DOUBLE), 0)) / CAST(1000000 AS DOUBLE))
          WHEN 'at least' THEN greatest(CAST(0 AS DOUBLE), CAST(unix_micros(as_of) - unix_micros(first_at) AS DOUBLE) / CAST(1000000 AS DOUBLE))
        END AS time_lag_seconds,
        method, sampled_at, as_of, is_stale

@@ -29,7 +29,7 @@ WITH recent AS (
 ), present AS (
   SELECT offsets_partition, group_id, client_id, client_host, count(*) AS members FROM group_members GROUP BY offsets_partition, group_id, client_id, client_host
 ), ranked AS (
-  SELECT l.*, row_number() OVER (PARTITION BY l.offsets_partition, l.group_id ORDER BY l.leaves DESC, l.client_id, l.client_host) AS nth
+  SELECT l.*, row_number() OVER (PARTITION BY l.offsets_partition, l.group_id ORDER BY l.leaves DESC, l.client_id NULLS FIRST, l.client_host NULLS FIRST) AS nth
   FROM left_often AS l
   LEFT JOIN present AS p
     ON p.offsets_partition = l.offsets_partition AND p.group_id = l.group_id AND p.client_id = l.client_id

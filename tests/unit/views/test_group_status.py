@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.views.files import spark_sql
+from offsetstream.views.files import for_duckdb, load_view
 from offsetstream.views.reader import ViewReader
 from offsetstream.views.verdicts import WORDS
 from testkit.field_rules import Limits, burrow_status
@@ -21,7 +20,6 @@ from tests.unit.views.windows import NOW_MS, Window, random_window, tables_of
 
 WINDOWS = 5000
 VIEW = "group_status_partitions"
-SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "views_duckdb.py"))
 Judged = dict[str, dict[str, Any]]
 
 
@@ -80,15 +78,15 @@ def test_the_windows_exercise_every_rule(windows: list[Window]) -> None:
     ],
 )
 def test_a_negated_rule_is_noticed(reader: ViewReader, windows: list[Window], rule: str, negated: str) -> None:
-    sql = spark_sql(VIEW)
+    sql = load_view(VIEW).spark_sql
     assert rule in sql
     judged(reader)  # creates the views that it reads
     try:
-        reader.define(VIEW, SCRIPT["translated"](sql.replace(rule, negated, 1)))
+        reader.define(VIEW, for_duckdb(sql.replace(rule, negated, 1)))
         with pytest.raises(AssertionError):
             test_status_equals_burrows(reader, windows)
     finally:
-        reader.define(VIEW, SCRIPT["translated"](sql))
+        reader.define(VIEW, for_duckdb(sql))
 
 
 def verdict(window: Window) -> str:
