@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, groupby, islice, starmap
 from pathlib import Path
 from typing import Any, Literal
@@ -383,10 +383,10 @@ def text_lines(block: Block, window: Terminal | None = None) -> Iterator[str]:
     widths = _least_widths(columns, window)
     for part in texts():
         widths = [*chain(*map(partial(_widths, [len(part[0])]), widths, part))]
-    layout = _layout(tuple(columns), tuple(widths), window)
+    layout = _layout(columns, tuple(widths), window)
     yield layout.heading
     for part in texts():
-        yield layout.lines(part)
+        yield layout.lines(zip(*part, strict=True))
 
 
 def lines_of_blocks(blocks: Blocks, window: Terminal | None = None) -> Iterator[str]:
@@ -394,11 +394,10 @@ def lines_of_blocks(blocks: Blocks, window: Terminal | None = None) -> Iterator[
     columns = tuple(column for column in blocks.columns if column.heading is not None)
     cells = _cells(columns, [blocks.values[column.name] for column in columns], window)
     widths_by_block = zip(*map(partial(_widths, blocks.sizes), _least_widths(columns, window), cells), strict=True)
-    start = 0
+    rows, layouts = zip(*cells, strict=True), dict[tuple[int, ...], _Layout]()  # many blocks are alike
     for size, widths in zip(blocks.sizes, widths_by_block, strict=True):
-        layout = _layout(columns, widths, window)
-        yield f"\n{layout.heading}{layout.lines([each[start : start + size] for each in cells])}"
-        start += size
+        layout = layouts.get(widths) or layouts.setdefault(widths, _layout(columns, widths, window))
+        yield f"\n{layout.heading}{layout.lines(islice(rows, size))}"
 
 
 def _cells(columns: Sequence[Column], values: Sequence[Sequence[Any]], window: Terminal | None) -> _Cells:
@@ -444,12 +443,11 @@ def _least_widths(columns: Iterable[Column], window: Terminal | None) -> list[in
 @dataclass(frozen=True)
 class _Layout:
     heading: str
-    lines: Callable[[_Cells], str]
+    lines: Callable[[Iterable[Sequence[str]]], str]
 
 
-@lru_cache(maxsize=1000)
-def _layout(columns: tuple[Column, ...], widths: tuple[int, ...], window: Terminal | None) -> _Layout:
-    """Return the heading line, and a function that formats cells, by column, as lines."""
+def _layout(columns: Sequence[Column], widths: tuple[int, ...], window: Terminal | None) -> _Layout:
+    """Return the heading line, and a function that formats rows of cells as lines."""
     headings = [str(column.heading) for column in columns]
     if window is not None:
         widths, headings = _fitting(columns, widths, headings, window)
@@ -458,16 +456,15 @@ def _layout(columns: tuple[Column, ...], widths: tuple[int, ...], window: Termin
     levels = {each for each in columns if each.unit == "level" and window and window.has_color}
     line = " ".join("{}" if column in levels else each for column, each in zip(columns, aligned, strict=True)).format
 
-    def lines(cells: _Cells) -> str:
-        if window is not None:
-            parts = zip(columns, cells, widths, strict=True)
-            cells = [
-                _colored(each, width) if column in levels else _cut(each, width, window, column.unit)
-                for column, each, width in parts
-            ]
+    def cut_lines(rows: Iterable[Sequence[str]]) -> str:
+        parts = zip(columns, list(zip(*rows, strict=True)) or [()] * len(columns), widths, strict=True)
+        cells = [
+            _colored(each, width) if column in levels else _cut(each, width, window, column.unit)
+            for column, each, width in parts
+        ]
         return _lines(line, zip(*cells, strict=True))
 
-    return _Layout(heading, lines)
+    return _Layout(heading, partial(_lines, line) if window is None else cut_lines)
 
 
 def _lines(line: Callable[..., str], rows: Iterable[Sequence[str]]) -> str:
@@ -502,16 +499,16 @@ def _fitting(
     return tuple(widths), [_cut([heading], width, window)[0] for heading, width in zip(headings, widths, strict=True)]
 
 
-def _cut(cells: list[str], width: int, window: Terminal, unit: Unit = "text") -> list[str]:
+def _cut(cells: Sequence[str], width: int, window: Terminal | None, unit: Unit = "text") -> Sequence[str]:
     """Return the cells cut to the width: of a member id, its end is what tells it apart."""
-    if window.columns is None:
+    if window is None or window.columns is None:
         return cells
     if unit == "member":
         return [cell if len(cell) <= width else f"…{cell[1 - width :]}" for cell in cells]
     return [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell in cells]
 
 
-def _colored(cells: list[str], width: int) -> list[str]:
+def _colored(cells: Sequence[str], width: int) -> list[str]:
     padded = ((cell, f"{cell:<{width}}") for cell in cells)
     return [click.style(text, fg=_COLORS[cell]) if cell in _COLORS else text for cell, text in padded]
 
