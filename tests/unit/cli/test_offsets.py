@@ -11,14 +11,14 @@ def test_list_as_text(run: Run) -> None:
     result = run("offsets", "list", "--group", "app", "--group", "old")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "GROUP           TOPIC                    PARTITION  COMMITTED-OFFSET LEADER-EPOCH COMMIT-TIME"
+        "GROUP           TOPIC                     PARTITION COMMITTED-OFFSET LEADER-EPOCH COMMIT-TIME"
         "              METADATA",
-        "app             a-topic-with-a-long-name 0          -1               -            2026-01-01T00:00:00.123Z",
-        "app             t                        0          100              5            2026-01-01T00:00:00.123Z "
+        "app             a-topic-with-a-long-name          0               -1            - 2026-01-01T00:00:00.123Z",
+        "app             t                                 0              100            5 2026-01-01T00:00:00.123Z "
         r'by hand, "really"\nso',
-        "app             t                        1          50               -            2026-01-01T00:00:00.123Z",
-        "old             t                        9          2                -            2026-01-01T00:00:00.123Z",
-        "old             t                        10         1                -            4611686018427387904",
+        "app             t                                 1               50            - 2026-01-01T00:00:00.123Z",
+        "old             t                                 9                2            - 2026-01-01T00:00:00.123Z",
+        "old             t                                10                1            - 4611686018427387904",
     ]
 
 
