@@ -12,10 +12,8 @@ from offsetstream.errors import MissingPackageError, NoTableError, UsageError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.names import COMMITTED_OFFSETS
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas, require_version
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import require_version
 from offsetstream.views.files import all_views, load_view
 from offsetstream.views.nearest import nearest_text
 from offsetstream.views.reader import INSTANT, ViewReader, schema_of

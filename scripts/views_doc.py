@@ -14,8 +14,11 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES  # noqa: E402
-from offsetstream.tables.schema import TableSchema, all_schemas  # noqa: E402 - the package may be installed without its tests' kit
+from offsetstream.tables.schema import (  # noqa: E402 - the package may be installed without its tests' kit
+    OPTIONAL_TABLES,
+    TableSchema,
+    all_schemas,
+)
 from offsetstream.views.files import View, all_views  # noqa: E402
 from offsetstream.views.reader import ViewReader  # noqa: E402
 from testkit.group_world import GroupWorld  # noqa: E402

@@ -11,7 +11,6 @@ from typing import Any
 
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import Cell
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS
 from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import (
     ASSIGNMENT_HISTORY,
@@ -21,6 +20,7 @@ from offsetstream.tables.names import (
     MEMBER_HISTORY,
     RECORDS,
 )
+from offsetstream.tables.rows import FIRST_MS, LAST_MS
 from offsetstream.tables.schema import SIGNATURE
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store

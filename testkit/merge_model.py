@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.tables.merge import DELETED, Merge
+from offsetstream.tables.matching import DELETED, Merge
 from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.transaction import BatchId
 

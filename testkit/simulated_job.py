@@ -21,11 +21,11 @@ from offsetstream.progress import Progress
 from offsetstream.stream.apply.history import History
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state import StateTables
-from offsetstream.tables.arrow_rows import timestamps
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.files import StoredFiles
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.rows import timestamps
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId

@@ -19,11 +19,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.names import CLUSTER, OFFSETS_PARTITIONS, OWNED, TOPIC_PARTITIONS
-from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import TableSchema, all_schemas, load_schema
+from offsetstream.tables.schema import PROPERTY, SCHEMA_VERSION, THRESHOLDS, TableSchema, all_schemas, load_schema
 from offsetstream.tables.store import Snapshot
-from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
 from offsetstream.views.reader import ViewReader
 
 _ALWAYS = datetime(2100, 1, 1, tzinfo=UTC)  # later than any clock of a test

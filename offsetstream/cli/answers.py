@@ -408,7 +408,7 @@ def fetch_sorted(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
     """Return the rows of a relation, sorted by `order` if given. Raises TablesError if the tables cannot be read."""
     import duckdb  # noqa: PLC0415 - --help does not need it
 
-    from offsetstream.tables.fetch import fetch_rows  # noqa: PLC0415 - likewise
+    from offsetstream.tables.lookup import fetch_rows  # noqa: PLC0415 - likewise
 
     try:
         return fetch_rows(relation, order)

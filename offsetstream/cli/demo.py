@@ -31,7 +31,7 @@ from offsetstream.errors import NoTableError, OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
-from offsetstream.tables.optional_tables import THRESHOLDS
+from offsetstream.tables.schema import THRESHOLDS
 from offsetstream.views.reader import ViewReader
 
 _MARKER = ".offsetstream-demo"

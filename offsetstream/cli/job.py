@@ -17,8 +17,16 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError
-from offsetstream.tables.lease import lease_reader, read_lease, request_reload, request_stop, requested_partitions
-from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState, LeaseRow
+from offsetstream.tables.lease import (
+    HeartbeatWatch,
+    HolderState,
+    LeaseRow,
+    lease_reader,
+    read_lease,
+    request_reload,
+    request_stop,
+    requested_partitions,
+)
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 

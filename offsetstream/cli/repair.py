@@ -25,7 +25,7 @@ from offsetstream.errors import UsageError
 from offsetstream.stream.controls import Heartbeat
 from offsetstream.tables.create import create_again, require_cluster
 from offsetstream.tables.damage import Damage
-from offsetstream.tables.lease_wait import take_lease
+from offsetstream.tables.lease import take_lease
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import all_schemas

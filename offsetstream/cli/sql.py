@@ -121,8 +121,7 @@ def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> N
 
 
 def _print_names(output: Output) -> None:
-    from offsetstream.tables.optional_tables import OPTIONAL_TABLES  # noqa: PLC0415 - slow
-    from offsetstream.tables.schema import all_schemas  # noqa: PLC0415 - slow: Arrow
+    from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas  # noqa: PLC0415 - slow
     from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
     rows = [

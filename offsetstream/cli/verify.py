@@ -26,8 +26,7 @@ from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster
-from offsetstream.tables.lease_holder import HeartbeatWatch
-from offsetstream.tables.lease_wait import is_job_alive
+from offsetstream.tables.lease import HeartbeatWatch, is_job_alive
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.store import Store
 from offsetstream.verify.compare import Comparison, Found, compare_until_settled, read_position

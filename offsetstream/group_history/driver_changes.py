@@ -19,12 +19,10 @@ from offsetstream.group_history.decoding import (
     changes_of,
     within,
 )
-from offsetstream.tables.arrow_rows import append_rows, partition_numbers, read_groups
+from offsetstream.tables.matching import RowKeys, rows_with_keys
 from offsetstream.tables.names import GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.record_rows import belongs_to
-from offsetstream.tables.row_keys import RowKeys, rows_with_keys
-from offsetstream.tables.row_pieces import joined
+from offsetstream.tables.rows import append_rows, belongs_to, joined, partition_numbers, read_groups
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.size import Size
 from offsetstream.tables.store import Store

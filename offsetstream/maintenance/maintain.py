@@ -11,16 +11,12 @@ from offsetstream.errors import OffsetstreamError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
 from offsetstream.tables.files import SmallFiles
-from offsetstream.tables.lease import note_history_kept_from
-from offsetstream.tables.lease_holder import HeartbeatWatch
-from offsetstream.tables.lease_wait import is_job_alive
+from offsetstream.tables.lease import HeartbeatWatch, is_job_alive, note_history_kept_from
 from offsetstream.tables.names import CLUSTER, END_OFFSETS, OFFSETS_PARTITIONS, TOPIC_PARTITIONS
-from offsetstream.tables.retention import is_announced, is_complete_before, kept_from, thin_history
-from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.retention import due_days, is_announced, is_complete_before, kept_from, thin_day, thin_history
+from offsetstream.tables.schema import TableSchema, all_schemas, require_version
 from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
 from offsetstream.tables.store import Store
-from offsetstream.tables.thinning import due_days, thin_day
-from offsetstream.tables.version import require_version
 
 _POLL_SECONDS = 0.5
 

@@ -14,12 +14,11 @@ from offsetstream.maintenance.settings import horizons
 from offsetstream.progress import Progress
 from offsetstream.tables.files import SmallFiles
 from offsetstream.tables.lease import note_history_kept_from
-from offsetstream.tables.ledger_days import sum_up_days
+from offsetstream.tables.ledger import sum_up_days
 from offsetstream.tables.names import END_OFFSETS, LEDGER
-from offsetstream.tables.retention import is_announced, kept_from, thin_history
+from offsetstream.tables.retention import due_days, is_announced, kept_from, thin_day, thin_history
 from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store
-from offsetstream.tables.thinning import due_days, thin_day
 
 # Table versions between two searches for dead files and old log files: an hour of batches every ten seconds.
 CLEAR_EVERY = 360

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from offsetstream.errors import TablesError, first_line
-from offsetstream.tables.fetch import fetch_rows
+from offsetstream.tables.lookup import fetch_rows
 from offsetstream.tables.store import Store
 from offsetstream.views.instant import InstantReader
 from offsetstream.views.reader import ViewReader

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import ConflictError, DamagedTableError, LeaseError, NoTableError, OlderCopyError, TablesError
-from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease_holder import LIFETIME
+from offsetstream.tables.lease import LIFETIME, Lease
 
 if TYPE_CHECKING:  # a command needs only the heartbeat
     from offsetstream.metrics.job_metrics import JobMetrics

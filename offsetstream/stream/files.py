@@ -35,8 +35,7 @@ from offsetstream.stream.partitions.clocks import SKEW
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, FilesSettings
 from offsetstream.stream.stall import StallWatch
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease_wait import take_lease
+from offsetstream.tables.lease import Lease, take_lease
 from offsetstream.tables.names import CLUSTER, JOB_LEASE
 from offsetstream.tables.placement import RECORDS
 from offsetstream.tables.schema import load_schema

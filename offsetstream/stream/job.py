@@ -43,8 +43,7 @@ from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.stall import LEASE, StallWatch
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.damage import HEALED_BY_JOB, damage_in, require_whole_logs
-from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease_wait import take_lease
+from offsetstream.tables.lease import Lease, take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.store import COSTLY_CHECK_SECONDS, Store

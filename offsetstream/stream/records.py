@@ -23,10 +23,9 @@ from offsetstream.codec.decoding import JSON_COLUMNS
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
-from offsetstream.tables import record_rows
-from offsetstream.tables.arrow_rows import FIRST_MS, LAST_MS, supported_timestamps
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS, RECORDS
+from offsetstream.tables.rows import FIRST_MS, LAST_MS, by_table, supported_timestamps
 from offsetstream.tables.size import SMALL_BYTES, Size
 
 FILTERED = "is_filtered"
@@ -162,7 +161,7 @@ class BatchSize:
 
 def batch_size(decoded: pa.Table) -> BatchSize:
     """Measure a decoded batch."""
-    kinds = record_rows.by_table(decoded)
+    kinds = by_table(decoded)
     return BatchSize({table: pc.sum(is_of, min_count=0).as_py() for table, is_of in kinds.items()})
 
 

@@ -21,19 +21,9 @@ from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import GROUP, group_facts, last_record_per_cell, new_coordinator_keeps
 from offsetstream.coordinator.rows import Cell
 from offsetstream.stream.records import Part, Records, few_tasks, in_coordinator_partition
-from offsetstream.tables.arrow_rows import (
-    conform,
-    merge_rows,
-    of_groups,
-    partition_numbers,
-    read_groups,
-    renamed,
-    with_constant_columns,
-)
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.derived import GROUP_CONSTANTS, cell_of, rows_of_group
-from offsetstream.tables.matching import with_all_columns
-from offsetstream.tables.merge import DELETED
+from offsetstream.tables.matching import DELETED, RowKeys, rows_without_keys, with_all_columns
 from offsetstream.tables.names import (
     CELL_TABLES,
     COMMITTED_OFFSETS,
@@ -44,10 +34,21 @@ from offsetstream.tables.names import (
 )
 from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.placement import uncertain_homes
-from offsetstream.tables.plain_rows import Rows, from_rows
-from offsetstream.tables.record_rows import CELLS_RENAMED
-from offsetstream.tables.row_keys import RowKeys, rows_without_keys
-from offsetstream.tables.row_pieces import in_pieces, joined, to_python
+from offsetstream.tables.rows import (
+    CELLS_RENAMED,
+    Rows,
+    conform,
+    from_rows,
+    in_pieces,
+    joined,
+    merge_rows,
+    of_groups,
+    partition_numbers,
+    read_groups,
+    renamed,
+    to_python,
+    with_constant_columns,
+)
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Store

@@ -9,7 +9,7 @@ from typing import Any
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import Cell
 from offsetstream.tables.names import DERIVED_TABLES
-from offsetstream.tables.plain_rows import Rows
+from offsetstream.tables.rows import Rows
 
 GROUP_CONSTANTS = ("offsets_partition", "log_id", "in_coordinator_partition")  # the same in every row of a group
 

@@ -6,28 +6,32 @@ not wait for a Spark job. If two updates compete, one wins and the other fails.
 
 from __future__ import annotations
 
+import enum
 import getpass
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesError
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState, LeaseRow, here
 from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.schema import require_version
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import last_checkpoint_id
-from offsetstream.tables.version import require_version
 
+LIFETIME = timedelta(seconds=60)  # six heartbeats
+POLL_SECONDS = 1.0
 ROW = "offsets"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 ALL_PARTITIONS = "all"  # in a reload request
@@ -243,3 +247,152 @@ def _row_of(stored: list[dict[str, Any]]) -> LeaseRow | None:
     if not rows:
         return None
     return LeaseRow(**{name: rows[-1][name] for name in LeaseRow.__dataclass_fields__})
+
+
+def take_lease(
+    tables: Store, say: Callable[[str], None], stop: threading.Event, *, force: bool = False
+) -> Lease | None:
+    """Take the lease, and first watch a holder that may be alive; None if `stop` is set meanwhile.
+
+    Raises LeaseError if the holder is alive (its heartbeat changes). Calls `say` with a message if it has to watch.
+    """
+    watch, is_reported = HeartbeatWatch(), False
+    while not stop.is_set():
+        try:
+            return Lease.acquire(tables, watch, force=force)
+        except UnsureLeaseError as unsure:
+            if not is_reported:
+                say(_watching(unsure.row, "this job takes over", ". Use --force to take over at once"))
+            is_reported = True
+            stop.wait(POLL_SECONDS)
+    return None
+
+
+def is_job_alive(tables: Store, say: Callable[[str], None], watch: HeartbeatWatch | None = None) -> bool:
+    """Return whether a job holds the lease and is alive.
+
+    For a job on another host this takes ten seconds (24 in an object store), and a minute if it has died; `say` gets a
+    message about that. Pass the same `watch` again to reuse what it has seen. TablesError if there are no tables.
+    """
+    watch, is_reported, read = watch or HeartbeatWatch(), False, lease_reader(tables)
+    while True:
+        row, life = watch.look(read)
+        if row is None or life is not HolderState.UNSURE:
+            return life is HolderState.ALIVE
+        if not is_reported:
+            say(_watching(row, "it counts as dead", ""))
+        is_reported = True
+        time.sleep(POLL_SECONDS)
+
+
+def _watching(row: LeaseRow, outcome: str, hint: str) -> str:
+    return (
+        f"Checking whether {row.holder} is alive (last heartbeat: {row.last_heartbeat}): if there is no new heartbeat "
+        f"for {LIFETIME.seconds} s, {outcome}{hint}"
+    )
+
+
+@dataclass(frozen=True)
+class LeaseRow:
+    """The current lease: its holder, the holder's checkpoint, and the requests to the holder."""
+
+    checkpoint_id: int
+    checkpoint_location: str | None
+    owner: str | None
+    host: str | None
+    pid: int | None
+    heartbeat_at: datetime | None  # clock of the holder's host
+    stop_requested_by: str | None
+    reload_requested: str | None
+    history_kept_from: datetime | None
+
+    @property
+    def holder(self) -> str:
+        """The holder's process and host, for a message."""
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def last_heartbeat(self) -> str:
+        """The last heartbeat, for a message."""
+        if self.heartbeat_at is None:
+            return "none"
+        return f"{self.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC by the clock of that host"
+
+
+class HolderState(enum.Enum):
+    """Whether the job that holds a lease is alive, as far as known."""
+
+    DEAD = "dead"  # or nobody holds the lease
+    ALIVE = "alive"
+    UNSURE = "unsure"
+
+
+class HeartbeatWatch:
+    """Finds out whether the holder of a lease is alive; it may need several looks.
+
+    On this host it is known at once: the process has died, or its last heartbeat is recent by this host's clock. The
+    clock of another host may be hours off. A holder there is alive once its heartbeat has changed between two looks.
+    It is dead once its heartbeat has not changed for `LIFETIME`, by this process's monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._sign: tuple[str | None, datetime | None] | None = None
+        self._since = 0.0
+        self._has_changed = False
+
+    def look(self, read: Callable[[], LeaseRow | None]) -> tuple[LeaseRow | None, HolderState]:
+        """Read the lease; return it, and whether its holder is alive."""
+        started = time.monotonic()  # taken before the read, because this process may be suspended at any line
+        row = read()
+        if row is None or row.owner is None:
+            return row, HolderState.DEAD
+        if (known := _known_here(row)) is not None:
+            return row, known
+        sign = (row.owner, row.heartbeat_at)
+        if sign != self._sign:
+            self._has_changed = self._sign is not None
+            self._sign, self._since = sign, time.monotonic()
+        elif started - self._since >= LIFETIME.total_seconds():
+            return row, HolderState.DEAD
+        return row, HolderState.ALIVE if self._has_changed else HolderState.UNSURE
+
+
+def here() -> str:
+    """Return a prefix that identifies this host and its process namespace.
+
+    Containers may share a host name, but each has its own process ids.
+    """
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()}/{boot_id}/{Path('/proc/self/ns/pid').stat().st_ino}/"
+    except OSError:  # not on Linux
+        return f"{socket.gethostname()}/"
+
+
+def is_known_dead(process: str | None) -> bool:
+    """Return whether the process, named by `here()` and its id, ran on this host and has died."""
+    number = process.removeprefix(here()) if process and process.startswith(here()) else ""
+    return number.isdigit() and int(number) != os.getpid() and not _is_another_live_process(int(number))
+
+
+def _known_here(row: LeaseRow) -> HolderState | None:
+    """Return whether the holder is alive if it ran on this host and this host knows; else None."""
+    if row.owner is None or row.host != socket.gethostname() or not row.owner.startswith(here()):
+        return None
+    if not _is_another_live_process(row.pid):
+        return HolderState.DEAD
+    # A suspended process, or another process that now has its id, writes no heartbeat.
+    age = None if row.heartbeat_at is None else datetime.now(UTC) - row.heartbeat_at
+    return HolderState.ALIVE if age is not None and timedelta(0) <= age < LIFETIME else None
+
+
+def _is_another_live_process(pid: int | None) -> bool:
+    if pid is None or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -3,26 +3,130 @@
 The topic is compacted, so it cannot show which rows a history has lost. The ledger can. Records of a log enter a
 history in the order of their offsets. So for each log, all rows up to the ledger's last offset are counted, and no row
 above it. Rows that a job did not count before it died are counted by the next one (`count_uncounted`).
+
+Past days are summed up, and corrected for rows that retention removes. Two tables cannot be written in one commit. So
+retention first writes a note to the ledger: an entry with a number, for the rows that it will remove. It then removes
+the rows in a commit to the history that carries the same number as a transaction. A note is valid only when the history
+has its number. Retention may die at any line, or run while another retention runs. So whoever finds a note that is not
+valid first makes sure that its author can no longer commit, and then deletes the note (`apply_notes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
+from random import randrange
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offsetstream.tables.arrow_rows import conform
+from offsetstream.errors import ConflictError
+from offsetstream.tables.checksum import MODULUS, row_hashes
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import LEDGER
+from offsetstream.tables.rows import conform
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.sql import sql_text
-from offsetstream.tables.store import Snapshot, Store
-from offsetstream.tables.tally import BATCH, DAY, LOG, Entry, Log, Tally, grouped
+from offsetstream.tables.store import Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+
+Log = tuple[int, int]  # offsets partition and log id
+LOG = ("offsets_partition", "log_id")
+DAY = (*LOG, HISTORY_DAY)
+BATCH = (*DAY, "checkpoint_id", "batch_id")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A count of rows of one log, which one batch (None: any batch) wrote on one day; `day` is ISO 8601."""
+
+    offsets_partition: int
+    log_id: int
+    day: str
+    checkpoint_id: int | None
+    batch_id: int | None
+    rows: int
+    checksum: int
+    last_record_offset: int
+
+    @property
+    def log(self) -> Log:
+        """The log that the rows come from."""
+        return self.offsets_partition, self.log_id
+
+    def __add__(self, other: Entry) -> Entry:
+        """Return the sum of both."""
+        return self._with(other, 1)
+
+    def __sub__(self, other: Entry) -> Entry:
+        """Return the rows without the other ones."""
+        return self._with(other, -1)
+
+    def _with(self, other: Entry, sign: int) -> Entry:
+        last = max(self.last_record_offset, other.last_record_offset)
+        checksum = (self.checksum + sign * other.checksum) % MODULUS
+        return replace(self, rows=self.rows + sign * other.rows, checksum=checksum, last_record_offset=last)
+
+    @property
+    def without_batch(self) -> Entry:
+        """The same entry without its batch."""
+        return replace(self, checkpoint_id=None, batch_id=None)
+
+
+class Tally:
+    """Counts rows of a history, part by part."""
+
+    def __init__(self, history: str) -> None:
+        self._schema = load_schema(history)
+        self._found: dict[tuple[Any, ...], Entry] = {}
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Count rows; they must have all columns of the history table."""
+        rows = pa.table(rows)
+        columns = {name: rows[name] for name in BATCH} | {
+            "rows": pa.repeat(pa.scalar(1), rows.num_rows),
+            "checksum": pa.array(row_hashes(rows, self._schema)),
+            "last_record_offset": rows["record_offset"],
+        }
+        for entry in grouped(pa.table(columns), BATCH):
+            key = (entry.log, entry.day, entry.checkpoint_id, entry.batch_id)
+            self._found[key] = self._found[key] + entry if key in self._found else entry
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The counts by log, day and batch."""
+        return list(self._found.values())
+
+
+def grouped(rows: pa.Table, by: tuple[str, ...]) -> list[Entry]:
+    """Sum rows of the ledger, grouped by the columns `by`; the checksums must be unsigned."""
+    sums = [("rows", "sum"), ("checksum", "sum"), ("last_record_offset", "max")]  # checksums wrap modulo 2^64
+    return [
+        Entry(
+            row["offsets_partition"],
+            row["log_id"],
+            str(row[HISTORY_DAY]),
+            row.get("checkpoint_id"),
+            row.get("batch_id"),
+            row["rows_sum"],
+            row["checksum_sum"] % MODULUS,
+            row["last_record_offset_max"],
+        )
+        for row in rows.group_by(list(by)).aggregate(sums).to_pylist()
+    ]
+
+
+def by_day(entries: Iterable[Entry]) -> dict[tuple[Log, str], Entry]:
+    """Sum entries of one history table by log and day."""
+    found: dict[tuple[Log, str], Entry] = {}
+    for each in entries:
+        key = (each.log, each.day)
+        found[key] = found[key] + each.without_batch if key in found else each.without_batch
+    return found
+
 
 _PIECE_ROWS, _PIECE_BYTES = 100_000, 64 << 20
 _RANGES = 100  # per query
@@ -194,3 +298,121 @@ def row_of(history: str, entry: Entry) -> dict[str, Any]:
     """Return an entry of a history table as a row of the ledger."""
     values = {name: value for name, value in vars(entry).items() if name != "day"}
     return values | {"history": history, HISTORY_DAY: date.fromisoformat(entry.day)}
+
+
+_IS_NOTE = "batch_id < -1"  # a note of retention: the batch id is its number, negated
+_NUMBERS = 1 << 40  # each retention of a day picks a random number up to this
+
+
+def sum_up_days(tables: Store, today: date) -> None:
+    """Replace the entries of each day before today by their sums, so that the ledger stays small."""
+    ledger = tables.open(LEDGER)
+    for day in _days(ledger, f"{HISTORY_DAY} < DATE '{today}' AND batch_id IS NOT NULL"):
+        _sum_up_day(tables, day)
+
+
+@again_on_conflict
+def _sum_up_day(tables: Store, day: str) -> None:
+    ledger = tables.open(LEDGER)
+    if day not in _days(ledger, _IS_NOTE):  # else a retention works on the day, or the next one will
+        _overwrite_day(ledger, day, _entries_of_day(ledger, day))
+
+
+def note_thinned(tables: Store, history: Snapshot, day: str, kept: pa.Table) -> Transaction:
+    """Note in the ledger which rows a day of a history loses when only the `kept` rows remain.
+
+    The caller must remove the rows with the returned transaction, from the table as it was opened. If the table had
+    too few or too many rows before, the same difference remains afterwards: the note does not hide it.
+    ConflictError if another retention is running.
+    """
+    ledger, number = tables.open(LEDGER), _number(history) + randrange(2, _NUMBERS)  # noqa: S311
+    if _days(ledger, _IS_NOTE):
+        raise ConflictError("another retention is thinning the history")
+    entries = _entries_of_day(ledger, day)
+    name = history.name
+    if name in entries:
+        tally = Tally(name)
+        tally.add(_counted_rows(kept, last_offsets(ledger, name)))
+        stored = count_rows(ledger, tables, name, _is_day(day, "r."), once=True)
+        after, before = _by_log(tally.entries), _by_log(stored)
+        notes = [_note(each, before.get(each.log), after.get(each.log), number) for each in entries[name]]
+        noted = entries | {name: [*entries[name], *notes]}
+        _overwrite_day(ledger, day, noted, Transaction(_app(LEDGER), number))
+    return Transaction(_app(name), number)
+
+
+@again_on_conflict
+def apply_notes(tables: Store) -> None:
+    """Apply the valid notes of retention to the ledger and delete the others, whose authors can no longer commit."""
+    noted = _histories_with_notes(tables.open(LEDGER))
+    # Open the histories first: a note is written before the commit with its number.
+    histories = {history: tables.open(history) for history in noted}
+    ledger = tables.open(LEDGER)
+    for history in noted:
+        if _days(ledger, f"history = '{history}' AND NOT {valid_entries(histories[history])}"):
+            histories[history].commit_nothing(Transaction(_app(history), _number(histories[history]) + 1))
+    for day in _days(ledger, _IS_NOTE):
+        found = {
+            name: read_entries(ledger, name, f"{_is_day(day)} AND {valid_entries(table)}")
+            for name, table in histories.items()
+        }
+        remaining = {name: [each for each in entries if each.rows or each.checksum] for name, entries in found.items()}
+        _overwrite_day(ledger, day, _entries_of_day(ledger, day) | remaining)
+
+
+def valid_entries(history: Snapshot) -> str:
+    """Return the SQL condition for the ledger's valid entries of a history: a note only after its rows are removed."""
+    return f"(batch_id IS NULL OR NOT {_IS_NOTE} OR batch_id = {-_number(history)})"
+
+
+def _histories_with_notes(ledger: Snapshot) -> list[str]:
+    found = ledger.query(f"SELECT DISTINCT history FROM rows WHERE {_IS_NOTE}").read_all()  # noqa: S608 - our own SQL
+    names: list[str] = sorted(found["history"].to_pylist())
+    return names
+
+
+def _number(table: Snapshot) -> int:
+    return table.transaction_version(_app(table.name)) or 0
+
+
+def _app(table: str) -> str:
+    return f"offsetstream/{table}/retention"
+
+
+def _note(entry: Entry, before: Entry | None, after: Entry | None, number: int) -> Entry:
+    nothing = replace(entry, rows=0, checksum=0)
+    removed = nothing - (before or nothing) + (after or nothing)
+    return replace(removed, batch_id=-number, last_record_offset=-number)  # no record has this offset; it is in the key
+
+
+def _counted_rows(rows: pa.Table, last: Mapping[Log, int]) -> pa.Table:
+    return rows.filter(pa.array(rows["record_offset"].to_numpy() <= values_by_log(rows, last, -1)))
+
+
+def _by_log(entries: Iterable[Entry]) -> dict[Log, Entry]:
+    """Add up entries of one day by log."""
+    return {log: each for (log, _), each in by_day(entries).items()}
+
+
+def _is_day(day: str, prefix: str = "") -> str:
+    return f"{prefix}{HISTORY_DAY} = DATE '{day}'"
+
+
+def _days(ledger: Snapshot, where: str) -> list[str]:
+    found = ledger.query(f"SELECT DISTINCT {HISTORY_DAY} AS day FROM rows WHERE {where}").read_all()  # noqa: S608
+    return sorted(map(str, found["day"].to_pylist()))
+
+
+def _entries_of_day(ledger: Snapshot, day: str) -> dict[str, list[Entry]]:
+    found = ledger.query(f"SELECT DISTINCT history FROM rows WHERE {_is_day(day)}").read_all()  # noqa: S608 - our own
+    names = found["history"].to_pylist()
+    return {name: read_entries(ledger, name, _is_day(day)) for name in names}
+
+
+def _overwrite_day(
+    ledger: Snapshot, day: str, entries: Mapping[str, Iterable[Entry]], *transactions: Transaction
+) -> None:
+    # The entries were read from this version of the table: a write in between makes this commit fail.
+    rows = [row_of(history, entry) for history, found in entries.items() for entry in found]
+    data = pa.Table.from_pylist(rows, schema=load_schema(LEDGER).arrow)
+    ledger.replace(_is_day(day), [data], *transactions)

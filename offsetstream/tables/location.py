@@ -100,7 +100,7 @@ def write_file(place: str, data: bytes) -> None:
     UsageError if the local file cannot be written, TablesError if a store rejects it.
     """
     if "://" in place and not place.startswith(_LOCAL):
-        from offsetstream.tables.path_store.folder import file_system  # noqa: PLC0415 - imports Arrow; rarely needed
+        from offsetstream.tables.path_store.data_file import file_system  # noqa: PLC0415 - imports Arrow; rarely needed
 
         folder, _, name = place.rpartition("/")
         try:

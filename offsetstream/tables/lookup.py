@@ -1,13 +1,15 @@
-"""Look-ups: read-only queries on the tables without Spark. DuckDB reads what the store gives it."""
+"""Look-ups: rows of the tables by DuckDB, in a few hundredths of a second, without Spark and Arrow."""
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
@@ -15,12 +17,18 @@ from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 from offsetstream.errors import TablesError, first_line, is_interrupt
 from offsetstream.tables.damage import damaged_table
 from offsetstream.tables.location import is_utf8
+from offsetstream.tables.schema import require_version
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import require_version
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+_WITH_ZONE = "TIMESTAMP WITH TIME ZONE"
+
 
 Row = dict[str, Any]
 Where = Mapping[str, Collection[str] | Collection[int] | None]  # column: the allowed values
-
 _FETCH_ROWS = 512  # rows that are Python objects at a time: more do not fit the processor's cache, which is slower
 _MEMORY = "400MB"  # sorting spills to disk beyond this
 
@@ -152,3 +160,49 @@ def _expression(table: str, column: str, existing: Sequence[str]) -> duckdb.Expr
     if source not in load_schema(table).column_names:
         raise ValueError(f"{table} has no column {column}")
     return ConstantExpression(None).alias(column)
+
+
+def fetch_rows(relation: duckdb.DuckDBPyRelation, order: str = "") -> list[dict[str, Any]]:
+    """Return the rows as dicts, sorted by `order` if given; timestamps are in UTC.
+
+    DuckDB takes three times as long if it has to convert timestamps with a zone, so the zone is added here.
+    """
+    with _garbage_collection_off():
+        return _rows(relation, order)
+
+
+@contextmanager
+def _garbage_collection_off() -> Iterator[None]:
+    """Turn off Python's garbage collector: its scans would take a third of the time, and rows have no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _rows(relation: duckdb.DuckDBPyRelation, order: str) -> list[dict[str, Any]]:
+    columns = relation.columns
+    instants = [str(type_) == _WITH_ZONE for type_ in relation.types]
+    if order:
+        relation = relation.order(order)
+    if not any(instants):
+        return [dict(zip(columns, row, strict=True)) for row in relation.fetchall()]
+    bare = [_without_zone(name) if has else ColumnExpression(name) for name, has in zip(columns, instants, strict=True)]
+    rows = [dict(zip(columns, row, strict=True)) for row in relation.select(*bare).fetchall()]
+    for name in (name for name, has in zip(columns, instants, strict=True) if has):
+        zoned = {instant: _in_utc(instant) for instant in {row[name] for row in rows}}
+        for row in rows:
+            row[name] = zoned[row[name]]
+    return rows
+
+
+def _in_utc(instant: Any) -> Any:
+    # DuckDB returns a year that Python's datetime does not support as text.
+    return instant.replace(tzinfo=UTC) if isinstance(instant, datetime) else instant
+
+
+def _without_zone(column: str) -> duckdb.Expression:
+    return FunctionExpression("timezone", ConstantExpression("UTC"), ColumnExpression(column)).alias(column)

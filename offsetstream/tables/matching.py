@@ -1,4 +1,4 @@
-"""Compute on the driver what a merge changes, with Arrow columns: the rows to remove and the rows to add."""
+"""Rows and their keys: what a merge into a state table changes, computed on the driver with Arrow columns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.coordinator.reduction import GROUP
+from offsetstream.errors import DoubledRowsError
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.row_keys import RowKeys
-from offsetstream.tables.store import Snapshot
+from offsetstream.tables.conflict import again_on_conflict
+from offsetstream.tables.schema import TableSchema, load_schema
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Store
+from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+
+DELETED = "_deleted"  # column of a merge's source: true if the row's key is to be deleted
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The rules of a merge: insert new keys, update rows that differ, delete keys with `_deleted`."""
+
+    schema: TableSchema
+    newer_only: bool = False  # an older record never overwrites a newer one
+    replace_where: str | None = None  # the source replaces all rows of the table that match, even newer ones
+
+
+@again_on_conflict
+def merge_on_driver(tables: Store, source: pa.Table, merge: Merge, batch: BatchId) -> None:
+    """Merge `source` (the table's columns and `_deleted`), unless this batch was merged before.
+
+    Raises DoubledRowsError if the table has a key of the source more than once, except with `replace_where`.
+    """
+    table = tables.open(merge.schema.name)
+    if not is_done(table, batch):
+        table.merge(source, merge, transaction_of(table, batch))
 
 
 @dataclass(frozen=True)
@@ -120,3 +145,87 @@ def _differ(old: pa.Table, new: pa.Table) -> Any:
 def _differs(one: Any, other: Any) -> Any:
     is_one_null = pc.xor(pc.is_null(one), pc.is_null(other))
     return pc.or_(is_one_null, pc.fill_null(pc.not_equal(one, other), False))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the keys: its distinct values, and the distinct numbers of the keys up to this column.
+
+    A value or a key is represented by its position in these arrays.
+    """
+
+    name: str
+    values: pa.Array
+    so_far: pa.Array
+
+
+class RowKeys:
+    """The keys of rows; a key is some of the columns, and null is a value like any other.
+
+    Each key becomes a number, column by column: the number so far and the position of the column's value are combined
+    into one number, which is then replaced by its position among the distinct ones. So no number is greater than the
+    number of rows times the number of values. To turn keys into text took three times as long.
+    """
+
+    def __init__(self, rows: pa.Table, names: Sequence[str]) -> None:
+        self._columns = list[_Column]()
+        numbers: pa.Array | None = None
+        for name in names:
+            values = pc.unique(rows[name])
+            numbers_here = _combined(numbers, pc.index_in(_one_chunk(rows[name]), value_set=values), len(values))
+            self._columns.append(_Column(name, values, pc.unique(numbers_here)))
+            numbers = pc.index_in(numbers_here, value_set=self._columns[-1].so_far)
+        self._numbers = numbers
+
+    def find(self, rows: pa.Table) -> pa.Array:
+        """Return for each row the position of the first known row with the same key; null if there is none."""
+        numbers: pa.Array | None = None
+        for column in self._columns:
+            own = pc.index_in(_one_chunk(rows[column.name]).cast(column.values.type), value_set=column.values)
+            numbers = _positions(_combined(numbers, own, len(column.values)), column.so_far)
+        return _positions(numbers, self._numbers)
+
+
+def rows_with_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
+    """Return the rows whose key is one of `keys`."""
+    return rows.filter(pc.is_valid(keys.find(rows)))
+
+
+def rows_without_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
+    """Return the rows whose key is not one of `keys`."""
+    return rows.filter(pc.is_null(keys.find(rows)))
+
+
+def _combined(before: pa.Array | None, own: pa.Array, size: int) -> pa.Array:
+    own = own.cast(pa.int64())
+    return own if before is None else pc.add(pc.multiply(before.cast(pa.int64()), pa.scalar(size, pa.int64())), own)
+
+
+def _positions(numbers: pa.Array, known: pa.Array) -> pa.Array:
+    return pc.index_in(numbers, value_set=known, skip_nulls=True)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()
+
+
+_MEMORY = "256MB"  # DuckDB spills to disk beyond this
+
+
+def require_no_doubled_rows(tables: Store, name: str) -> None:
+    """Raise DoubledRowsError if a key is in the table more than once. Reads all keys once.
+
+    The job never writes such rows, but another program may have.
+    """
+    import duckdb  # noqa: PLC0415 - only a starting job needs it
+
+    key, table = load_schema(name).key, tables.open(name)
+    batches = (batch for part in table.rows(EVERY_ROW, key) for batch in part.to_batches())
+    reader = pa.RecordBatchReader.from_batches(pa.schema([table.arrow.field(column) for column in key]), batches)
+    # Hashes of ten million keys take some hundred megabytes. A collision would only cost an unneeded load.
+    query = f"SELECT offsets_partition, hash({', '.join(key)}) FROM reader GROUP BY ALL HAVING count(*) > 1"  # noqa: S608 - our own names
+    with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+        connection.register("reader", reader)
+        found = {number for number, _ in connection.execute(query).fetchall()}
+    if found:
+        raise DoubledRowsError(name, found)

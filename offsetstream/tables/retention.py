@@ -1,21 +1,32 @@
-"""History retention (rule 9): on days before the horizon, only the last row of each cell stays.
+"""Retention of histories (rule 9): records of past days become fewer, so that the tables stay small.
 
-Queries for a time after the horizon have the same result afterwards. A row is removed only if its cell has a newer row
-that is also before the horizon, or if it is a tombstone: no row at all means the same as a tombstone.
+On days before the horizon, only the last row of each cell stays (`thin_history`). Queries for a time after the horizon
+have the same result afterwards. A row is removed only if its cell has a newer row that is also before the horizon,
+or if it is a tombstone: no row at all means the same as a tombstone.
+
+In `end_offsets`, past days keep the last row of each minute, and after 30 days the last row of each hour (`thin_day`).
+A row that stays gets `previous_sampled_at` of the first row of its minute or hour, since the previous row was true
+until then. Each commit has a transaction with the day as its version, so no day is thinned twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from typing import NamedTuple
 
-from offsetstream.tables.arrow_rows import conform
+import pyarrow as pa
+
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger_days import apply_notes, note_thinned
-from offsetstream.tables.names import OFFSETS_PARTITIONS
-from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+from offsetstream.tables.ledger import apply_notes, note_thinned
+from offsetstream.tables.names import END_OFFSETS, OFFSETS_PARTITIONS
+from offsetstream.tables.rows import conform
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small_tables import Row, read_rows
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Snapshot, Store, Transaction
 
 
 def kept_from(horizons: Mapping[str, date]) -> datetime | None:
@@ -76,7 +87,7 @@ def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
         f"SELECT *, row_number() OVER (PARTITION BY {schema.cell_sql} ORDER BY {order}) AS nth, "  # noqa: S608
         f"count(CASE WHEN {_day_condition(day, '>')} THEN 1 END) OVER (PARTITION BY {schema.cell_sql}) "
         "AS on_later_days "
-        f"FROM rows WHERE {_day_condition(str(horizon), '<')}"
+        f"FROM rows WHERE {_day_condition(horizon, '<')}"
     )
     kept = f"SELECT k.* EXCEPT (nth, on_later_days) FROM ({ordered}) k WHERE nth = 1 AND {_day_condition(day)}"  # noqa: S608 - our own
     if schema.gone is None:
@@ -89,5 +100,85 @@ def _kept_rows(schema: TableSchema, day: str, horizon: date) -> str:
     return f"{kept} AND (NOT ({schema.gone}) OR {is_needed})"
 
 
-def _day_condition(day: str, comparison: str = "=") -> str:
+def _day_condition(day: str | date, comparison: str = "=") -> str:
     return f"{HISTORY_DAY} {comparison} DATE '{day}'"
+
+
+MINUTES_FOR = timedelta(days=30)
+
+
+class ThinDay(NamedTuple):
+    """A day to thin to the last row of each `unit` (minute or hour)."""
+
+    day: date
+    unit: str
+
+
+def due_days(table: Snapshot, today: date) -> list[ThinDay]:
+    """Return the days to thin: first to hours, then to minutes, each with the oldest day first."""
+    days = sorted(day for day in table.written_days() if day < today)
+    to_hours = [day for day in days if day < today - MINUTES_FOR and day.toordinal() > _done(table, "hour")]
+    done = max(_done(table, "minute"), _done(table, "hour"))
+    to_minutes = [day for day in days if day not in to_hours and day.toordinal() > done]
+    return [*(ThinDay(day, "hour") for day in to_hours), *(ThinDay(day, "minute") for day in to_minutes)]
+
+
+@again_on_conflict
+def thin_day(tables: Store, due: ThinDay, *, dry_run: bool = False) -> int:
+    """Thin one day in one commit, and return how many rows were removed (with `dry_run`: would be)."""
+    table, kept = tables.open(END_OFFSETS), 0
+    if _done(table, due.unit) >= due.day.toordinal():  # somebody else has thinned it meanwhile
+        return 0
+    found = table.query(f"SELECT count(*) AS n FROM rows WHERE {_day_condition(due.day)}").read_all()["n"][0].as_py()  # noqa: S608
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal kept
+        for rows in _last_samples(table, due):
+            kept += rows.num_rows
+            yield rows
+
+    if dry_run:
+        deque(counted(), maxlen=0)
+    else:
+        table.replace(_day_condition(due.day), counted(), Transaction(_app(due.unit), due.day.toordinal()))
+    return int(found - kept)
+
+
+def _last_samples(table: Snapshot, due: ThinDay) -> Iterator[pa.Table]:
+    """Yield the rows that stay (with a user's columns) hour by hour, so that no day must fit in memory."""
+    cell = load_schema(END_OFFSETS).cell_sql
+    with ThreadPoolExecutor(1) as reader:  # the write consumes the rows in threads that cannot start a query
+        for hour in _hours(due.day):
+            unit = f"OVER (PARTITION BY {cell}, date_trunc('{due.unit}', sampled_at) ORDER BY sampled_at"
+            ordered = (
+                f"SELECT *, row_number() {unit} DESC) AS nth, first_value(previous_sampled_at) {unit}) AS held_until "  # noqa: S608
+                f"FROM rows WHERE {_day_condition(due.day)} AND ({hour})"
+            )
+            query = (
+                "SELECT k.* EXCEPT (nth, previous_sampled_at, held_until), held_until AS previous_sampled_at "  # noqa: S608
+                f"FROM ({ordered}) k WHERE nth = 1 ORDER BY sampled_at"
+            )
+            yield reader.submit(_read, table, query).result()
+
+
+def _read(table: Snapshot, query: str) -> pa.Table:
+    return table.query(query).read_all().select(table.arrow.names).cast(table.arrow)
+
+
+def _hours(day: date) -> list[str]:
+    """Return conditions by hour; each row of the day matches exactly one.
+
+    A row may be sampled outside the day on which it was written: shortly before midnight, or by a wrong clock.
+    """
+    starts = [datetime.combine(day, time(), UTC) + timedelta(hours=hour) for hour in range(25)]
+    first, *_, last = literals = [f"CAST('{instant:%Y-%m-%dT%H:%M:%SZ}' AS TIMESTAMP)" for instant in starts]
+    within = [f"sampled_at >= {start} AND sampled_at < {end}" for start, end in pairwise(literals)]
+    return [f"sampled_at IS NULL OR sampled_at < {first}", *within, f"sampled_at >= {last}"]
+
+
+def _done(table: Snapshot, unit: str) -> int:
+    return table.transaction_version(_app(unit)) or 0
+
+
+def _app(unit: str) -> str:
+    return f"offsetstream/{END_OFFSETS}/thinned to {unit}s"

@@ -1,4 +1,4 @@
-"""The table schemas: one JSON file per table in `schemas/`, loaded here."""
+"""The table schemas: one JSON file per table in `schemas/`, and the optional tables, which the job does not create."""
 
 from __future__ import annotations
 
@@ -8,18 +8,28 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+from offsetstream.errors import TablesError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from offsetstream.tables.store import Snapshot, Source
+
+
+SCHEMA_VERSION = 1  # a release that changes a table or its properties raises it
+PROPERTY = "offsetstream.schema_version"
+
+
 HISTORY_DAY = "written_day"
 SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # which batch wrote a history's row, and the day
+
 # Each batch rewrites state files. A history's files must stay for readers that stream it once a day.
 _KEEP_DELETED_FILES = {"state": "interval 6 hours", "history": "interval 2 days"}
+
 # Commits between two checkpoints of the Delta log. To open a table, as each batch does, all commits since the last
 # checkpoint are read. A checkpoint also lists deleted files while they are kept, so it is larger if that is long.
 _CHECKPOINT_INTERVAL, _LONG_CHECKPOINT_INTERVAL = "20", "100"
+
 # Features that new tables never have, whatever a session or a workspace sets: delta-rs cannot write them, and some
 # readers cannot read them.
 SWITCHED_OFF = {
@@ -30,6 +40,7 @@ SWITCHED_OFF = {
     "delta.enableInCommitTimestamps": "false",
     "delta.enableTypeWidening": "false",
 }
+
 # Columns for which Delta keeps the minimum and maximum of each file of a history.
 SKIPPED_BY = ("offsets_partition", "record_offset", "sampled_at", "checkpoint_id", "batch_id")
 _ARROW_TYPES = {
@@ -162,3 +173,83 @@ def is_by_group(name: str) -> bool:
 def _parse(table: dict[str, Any]) -> TableSchema:
     columns = tuple(ColumnSchema(**column) for column in table.pop("columns"))
     return TableSchema(columns=columns, key=tuple(table.pop("key")), cell=tuple(table.pop("cell", ())), **table)
+
+
+THRESHOLDS = TableSchema(
+    name="thresholds",
+    kind="state",
+    comment="Yours: limits by which the views call a group slow, late or dead. No job writes to it",
+    key=("group_id",),
+    columns=(
+        ColumnSchema(
+            "group_id", "STRING", "Group id. The row with null holds the defaults of all groups, column by column"
+        ),
+        ColumnSchema("allowed_lag", "BIGINT", "Lag in messages that counts as no lag. Null: 0"),
+        ColumnSchema(
+            "minimum_complete",
+            "DOUBLE",
+            "Share of `intervals` commits below which the verdict is OK. Null: 0",
+        ),
+        ColumnSchema("intervals", "INT", "Number of commits, and of end offset samples, in the window. Null: 10"),
+        ColumnSchema("window_seconds", "BIGINT", "Length of the window that the verdict judges, in seconds. Null: 300"),
+        ColumnSchema(
+            "max_time_lag_seconds", "BIGINT", "Seconds that a message may wait before it is late. Null: no limit"
+        ),
+    ),
+)
+OPERATIONS = TableSchema(
+    name="operations",
+    kind="state",
+    comment="Changes by commands to the live cluster: a row when one starts, a row when it ends. No job writes to it",
+    key=("operation_id", "status"),
+    columns=(
+        ColumnSchema("operation_id", "STRING", "Id of the operation; its snapshot file has this name"),
+        ColumnSchema("happened_at", "TIMESTAMP", "Time of the row, by the clock of the machine that ran the command"),
+        ColumnSchema("kind", "STRING", "reset, import, undo, delete-offsets or delete-groups"),
+        ColumnSchema(
+            "status",
+            "STRING",
+            "started; then done, partial (some refused), failed, or ended (no answer). A row with taken is no "
+            "operation: it holds the groups for a command that has changed nothing yet, and is removed",
+        ),
+        ColumnSchema("user_name", "STRING", "User name on that machine, which nobody has verified"),
+        ColumnSchema("host", "STRING", "Name of that machine"),
+        ColumnSchema("client_version", "STRING", "Version of offsetstream"),
+        ColumnSchema("cluster_id", "STRING", "Id of the cluster"),
+        ColumnSchema("command", "STRING", "Command line"),
+        ColumnSchema("groups", "STRING", "Ids of the groups: a JSON list"),
+        ColumnSchema("snapshot", "STRING", "File with the offsets that were committed before"),
+        ColumnSchema("changes", "STRING", "Offsets before and after, by partition: a JSON list; null in the end's row"),
+        ColumnSchema(
+            "result",
+            "STRING",
+            "Errors of partitions, and why it ended early: JSON; null in the start's row",
+        ),
+        ColumnSchema(
+            "held_by", "STRING", "Process that holds the groups, so that no second operator changes them. Null: none"
+        ),
+        ColumnSchema(
+            "held_until", "TIMESTAMP", "Time at which the hold ends if it is not renewed, by the clock of that machine"
+        ),
+    ),
+)
+OPTIONAL_TABLES = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}
+
+
+def require_version(table: Snapshot | Source, *, may_be_users: bool = False) -> None:
+    """Raise TablesError if the table has another schema version, or none: then offsetstream did not create it.
+
+    `may_be_users`: a user may have created the table, so it may have none.
+    """
+    found = table.properties.get(PROPERTY)
+    if found is None and not may_be_users:
+        raise TablesError(
+            f"the table {table.where} has no schema version, so offsetstream did not create it: name another place "
+            "with --tables"
+        )
+    if found not in (None, str(SCHEMA_VERSION)):
+        raise TablesError(
+            f"the table {table.where} has schema version {found}, and this offsetstream knows version "
+            f"{SCHEMA_VERSION}: use the offsetstream that wrote it, or name another place with --tables, where the job "
+            "loads everything again"
+        )

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import with_users_columns
-from offsetstream.tables.row_keys import RowKeys, rows_without_keys
+from offsetstream.tables.matching import RowKeys, rows_without_keys, with_users_columns
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
 from offsetstream.tables.transaction import BatchId, is_done, transaction_of

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from offsetstream.tables.damage import TableFolder
     from offsetstream.tables.files import TableFiles
-    from offsetstream.tables.merge import Merge
+    from offsetstream.tables.matching import Merge
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.task_rows import TaskRows, TaskWriter
     from offsetstream.tables.transaction import BatchId

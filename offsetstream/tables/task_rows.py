@@ -2,7 +2,7 @@
 
 Tasks write the rows to files of the table. Spark's own write would pass each value through rows of the JVM, which for
 millions of commits takes most of a load's time. Spark would also commit itself, and on S3 Spark and delta-rs do not see
-each other's commits (`path_store/file_commits.py`). If only Spark may write a table, the tasks give it the rows packed:
+each other's commits (`path_store/writes.py`). If only Spark may write a table, the tasks give it the rows packed:
 some thousand rows as one Arrow stream.
 """
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from offsetstream.tables.arrow_rows import conform, to_bytes, with_constant_columns
 from offsetstream.tables.files import NewFile
+from offsetstream.tables.ledger import Entry, Tally
 from offsetstream.tables.names import RECORD_TABLES
+from offsetstream.tables.rows import conform, to_bytes, with_constant_columns
 from offsetstream.tables.schema import is_history, load_schema
-from offsetstream.tables.tally import Entry, Tally
 from offsetstream.tables.transaction import BatchId
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.names import RECORDS as GROUP_RECORDS
 from offsetstream.tables.placement import RECORDS as LATEST_RECORDS
 from offsetstream.tables.placement import Placement, latest_homes
-from offsetstream.tables.plain_rows import flat_rows, from_rows
+from offsetstream.tables.rows import flat_rows, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store

@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.records import read_log
-from offsetstream.tables.arrow_rows import partition_numbers, timestamps
 from offsetstream.tables.checksum import row_hashes
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED, RECORD_TABLES
-from offsetstream.tables.record_rows import belongs_to, decode_on_driver, with_history_columns
+from offsetstream.tables.rows import belongs_to, decode_on_driver, partition_numbers, timestamps, with_history_columns
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.tables.sql import in_partitions

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from offsetstream.tables.fetch import fetch_rows
+from offsetstream.tables.lookup import fetch_rows
 from offsetstream.tables.schema import all_schemas, is_history
 from offsetstream.tables.store import Store
 from offsetstream.views.files import load_view

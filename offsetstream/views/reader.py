@@ -13,12 +13,16 @@ import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.damage import damage_in
-from offsetstream.tables.fetch import fetch_rows
-from offsetstream.tables.lookup import is_one_of, open_connection
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES, THRESHOLDS
-from offsetstream.tables.schema import TableSchema, all_schemas, is_history
+from offsetstream.tables.lookup import fetch_rows, is_one_of, open_connection
+from offsetstream.tables.schema import (
+    OPTIONAL_TABLES,
+    THRESHOLDS,
+    TableSchema,
+    all_schemas,
+    is_history,
+    require_version,
+)
 from offsetstream.tables.store import Source, Store
-from offsetstream.tables.version import require_version
 from offsetstream.views.files import View, load_view, needed
 from offsetstream.views.recent import RECENT_VIEWS, STORED_VIEWS, over_recent
 

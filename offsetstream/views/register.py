@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsetstream.tables.location import in_hadoop
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES, THRESHOLDS
-from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.schema import OPTIONAL_TABLES, THRESHOLDS, TableSchema, all_schemas
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store
 from offsetstream.views.spark import place_of, statements

@@ -19,8 +19,7 @@ from duckdb import StatementType
 
 from offsetstream.errors import NoTableError, OffsetstreamError, TablesError, UsageError, first_line
 from offsetstream.settings.kinds import MEMORY, bytes_of
-from offsetstream.tables.optional_tables import OPTIONAL_TABLES
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas
 from offsetstream.tables.store import Store
 from offsetstream.views.clusters import over_clusters
 from offsetstream.views.files import all_views, needed

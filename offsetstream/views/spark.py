@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import UsageError
-from offsetstream.tables.optional_tables import THRESHOLDS
+from offsetstream.tables.schema import THRESHOLDS
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store
 from offsetstream.views.files import View, all_views

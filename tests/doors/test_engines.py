@@ -8,8 +8,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import THRESHOLDS
 from testkit.engines import require_that_all_read
 from testkit.night import FIXTURE
 from testkit.s3_server import in_environment, s3_server

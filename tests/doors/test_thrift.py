@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.tables.optional_tables import THRESHOLDS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import THRESHOLDS, all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.views.files import all_views
 from testkit.processes import offsetstream

@@ -29,7 +29,7 @@ from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.group_history.decoding import Span, decoded_changes
 from offsetstream.tables.names import COMMITS, DECODED_TABLES
-from offsetstream.tables.plain_rows import flat_rows
+from offsetstream.tables.rows import flat_rows
 from testkit.live_logs import create_topic, write
 from testkit.processes import RunningProcess
 from testkit.sampled_logs import instant

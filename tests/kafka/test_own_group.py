@@ -15,7 +15,6 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly, create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.spark import source
 from offsetstream.spark.source import KafkaSource
 from testkit.waiting import SECONDS, await_
 
@@ -68,7 +67,7 @@ def test_spark_gets_a_group_that_has_a_coordinator(
 ) -> None:
     """With the first of these group ids Spark's driver would wait forever."""
     ids = [id_led(kafka, 1, 2), id_led(kafka, 2, 2)]
-    monkeypatch.setattr(source, "uuid4", lambda: ids.pop(0))
+    monkeypatch.setattr("offsetstream.tables.catalog_store.snapshot.uuid4", lambda: ids.pop(0))
     ends = Cluster(kafka.bootstrap_server).partition_ends(range(NOW))
     topic = KafkaSource(kafka.bootstrap_server, {}, NOW)
     read = topic.read(spark, dict.fromkeys(ends, 0), {number: end.high_watermark for number, end in ends.items()})

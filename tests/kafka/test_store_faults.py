@@ -21,8 +21,7 @@ import pytest
 from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.lease import read_lease
-from offsetstream.tables.lease_holder import LIFETIME
+from offsetstream.tables.lease import LIFETIME, read_lease
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUP_CELLS
 from offsetstream.tables.path_store import PathStore
 from testkit.processes import OFFSETSTREAM, session

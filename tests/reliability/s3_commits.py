@@ -32,11 +32,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.spark.local import local_session
-from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import COMMITS
+from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from offsetstream import open_tables
 from offsetstream.errors import ConflictError, NoTableError, UnknownNameError
 from offsetstream.tables.catalog_store import CatalogStore
-from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, TableState
-from offsetstream.tables.catalog_store.sessions import WriterSessions
+from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, TableState, WriterSessions
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore

@@ -13,7 +13,7 @@ from offsetstream.codec.records import encode_record
 from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.stream.apply.raw_reader import RAW_SCHEMA
 from offsetstream.stream.records import Share, without_filtered
-from offsetstream.tables.record_rows import decode_on_driver
+from offsetstream.tables.rows import decode_on_driver
 from testkit.codec_records import present_layouts
 from tests.spark.log import SOME, decode, frame, random_log, some_filtered
 

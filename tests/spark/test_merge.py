@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.tables.merge import DELETED, merge_on_driver
+from offsetstream.tables.matching import DELETED, merge_on_driver
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions

@@ -22,10 +22,10 @@ from offsetstream.maintenance.maintain import Maintenance
 from offsetstream.maintenance.upkeep import Upkeep
 from offsetstream.progress import Progress
 from offsetstream.stream.lifecycle.live import Turns
-from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.files import PathFiles
+from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Snapshot

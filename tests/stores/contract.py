@@ -31,14 +31,13 @@ from offsetstream.errors import (
 )
 from offsetstream.operations.journal import HOLD, Journal
 from offsetstream.operations.plan import Change, Plan
-from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.catalog_store import CatalogStore
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
-from offsetstream.tables.optional_tables import OPERATIONS
+from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import all_schemas, load_schema
+from offsetstream.tables.rows import append_rows
+from offsetstream.tables.schema import OPERATIONS, all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction

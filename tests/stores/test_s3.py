@@ -12,10 +12,10 @@ from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling.sampler import Rounds
-from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
-from offsetstream.tables.merge import Merge, merge_on_driver
+from offsetstream.tables.matching import Merge, merge_on_driver
+from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from offsetstream.demo.workload import Workload
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.path_store.data_file import file_system
 from testkit.processes import offsetstream
 from testkit.s3_server import S3Server
 from testkit.stored_job import StoredJob

@@ -38,10 +38,9 @@ from offsetstream.stream.records import (
     few_tasks,
     in_coordinator_partition,
 )
-from offsetstream.tables.arrow_rows import partition_numbers
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import RECORD_TABLES, RECORDS
-from offsetstream.tables.record_rows import by_table, decode_on_driver, with_history_columns
+from offsetstream.tables.rows import by_table, decode_on_driver, partition_numbers, with_history_columns
 from offsetstream.tables.size import SMALL_BYTES, Size
 from offsetstream.tables.task_rows import PackingWriter, TaskRows
 

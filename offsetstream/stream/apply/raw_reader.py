@@ -40,7 +40,7 @@ from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import ClusterError, UsageError
 from offsetstream.stream.monitor.broker_channel import FETCH, Fetched, Leaders, Place, fetch_request, fetched
 from offsetstream.stream.settings import LoadBy
-from offsetstream.tables.arrow_rows import timestamps_of
+from offsetstream.tables.rows import timestamps_of
 
 RAW_SCHEMA = pa.schema(
     [

@@ -47,7 +47,7 @@ from offsetstream.stream.partitions.rows import partition_figures
 from offsetstream.stream.sampling.log_tails import LogTails
 from offsetstream.stream.sampling.sampler import Rounds, Sampler
 from offsetstream.stream.settings import JobSettings
-from offsetstream.tables.doubled_rows import require_no_doubled_rows
+from offsetstream.tables.matching import require_no_doubled_rows
 from offsetstream.tables.names import STATE_TABLES
 from offsetstream.tables.store import COSTLY_CHECK_SECONDS
 from offsetstream.tables.write import TableWriter

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, Tail
-from offsetstream.tables.arrow_rows import append_to
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, END_OFFSETS, TOPIC_PARTITIONS
+from offsetstream.tables.rows import append_to
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite, read_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction

@@ -5,11 +5,15 @@ transaction, which SQL does not show afterwards. So our commits are numbered: ea
 number of its kind. The kinds are `CHANGES` and `APPENDS`; a history allows appends while changes are made. Delta skips
 a commit whose number the table already has, and of two concurrent commits with the same number it fails one. The
 versions of the job's own transactions are in the commit's user metadata, which DESCRIBE HISTORY shows.
+
+MERGE can take the stamp of a commit only from its session, and only a session says which version it committed last. So
+each table has sessions of its own for writes.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,3 +131,53 @@ def _parse_note(metadata: str | None) -> Mapping:  # type: ignore[type-arg]
         return dict(found.get(_KEY) or {}) if isinstance(found, dict) else {}
     except ValueError:
         return {}
+
+
+_LAST_VERSION = "spark.databricks.delta.lastCommitVersionInSession"  # Delta sets it after each commit
+
+
+class WriterSession:
+    """A session in which one thread after the other writes to one table."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = copied_session(spark)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep other threads from writing in this session while the context runs."""
+        with self._turn:
+            self.spark.conf.unset(_LAST_VERSION)
+            yield
+
+    @property
+    def committed_version(self) -> int | None:
+        """The version of the last commit in this turn; None if there was none, or if Delta does not say it."""
+        version = self.spark.conf.get(_LAST_VERSION, None)
+        return int(version) if version is not None and version.isdecimal() else None
+
+
+class WriterSessions:
+    """Sessions for writes, one for each table and kind of commit, with the settings of the original session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._sessions: dict[tuple[str, str], WriterSession] = {}
+        self._lock = threading.Lock()
+
+    def of(self, table: str, kind: str) -> WriterSession:
+        """Return the session for commits of a kind to a table."""
+        with self._lock:
+            if (table, kind) not in self._sessions:
+                self._sessions[table, kind] = WriterSession(self._spark)
+            return self._sessions[table, kind]
+
+
+def copied_session(spark: SparkSession) -> SparkSession:
+    """Return a new session with the settings of the given one."""
+    # newSession() has the settings at the start, without later ones such as the time zone.
+    session = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if spark.conf.isModifiable(name) and session.conf.get(name, None) != value:
+            session.conf.set(name, value)
+    return session

@@ -12,7 +12,6 @@ from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 from offsetstream.errors import ConflictError, TablesError, first_line
 from offsetstream.tables.catalog_store.commits import CHANGES, as_first_commit
 from offsetstream.tables.catalog_store.errors import is_conflict
-from offsetstream.tables.catalog_store.names import options_of
 from offsetstream.tables.schema import SWITCHED_OFF, ColumnSchema, TableSchema
 from offsetstream.tables.sql import literal, quoted
 
@@ -20,9 +19,11 @@ if TYPE_CHECKING:
     from offsetstream.tables.catalog_store.store import CatalogStore
     from offsetstream.tables.store import Snapshot
 
+
 # Spark deletes old log files when it writes a checkpoint. They contain our notes, so they must outlast a suspended job.
 PROPERTIES = {"delta.enableExpiredLogCleanup": "true", "delta.logRetentionDuration": "interval 7 days"}
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+
 # Without these, a table gets what its session or workspace sets for new tables. Users may turn on the last two later.
 _PLAIN = {
     **SWITCHED_OFF,
@@ -76,3 +77,8 @@ def _appeared(store: CatalogStore, name: str) -> Snapshot | None:
 def column_sql(column: ColumnSchema) -> str:
     """Return the SQL of a column for CREATE TABLE and ADD COLUMNS."""
     return f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}"
+
+
+def options_of(properties: dict[str, str]) -> str:
+    """Return properties as the SQL after TBLPROPERTIES."""
+    return f"({', '.join(f'{literal(name)} = {literal(value)}' for name, value in properties.items())})"

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+from offsetstream.tables.catalog_store.commits import copied_session
 from offsetstream.tables.catalog_store.errors import translated_errors
-from offsetstream.tables.catalog_store.sessions import copied_session
 from offsetstream.tables.files import (
     CurrentFiles,
     SmallFiles,

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from offsetstream.tables.arrow_rows import to_bytes
 from offsetstream.tables.catalog_store.errors import translated_errors, translated_parts
+from offsetstream.tables.rows import to_bytes
 
 SMALL_BYTES = 16 << 20  # of files; their rows need several times as much memory
 

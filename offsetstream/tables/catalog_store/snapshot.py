@@ -18,14 +18,18 @@ from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, TableSta
 from offsetstream.tables.catalog_store.errors import translated_errors
 from offsetstream.tables.catalog_store.files import CatalogFiles
 from offsetstream.tables.catalog_store.reads import SMALL_BYTES, arrow_schema, batches_of
-from offsetstream.tables.merge import Merge
+from offsetstream.tables.catalog_store.store import CatalogStore
+from offsetstream.tables.matching import Merge
 from offsetstream.tables.schema import HISTORY_DAY, is_history, load_schema
 from offsetstream.tables.sql import quoted
-from offsetstream.tables.store import EVERY_ROW, Snapshot, Transaction
+from offsetstream.tables.store import EVERY_ROW, Snapshot, Source, SparkTables, Transaction
 from offsetstream.tables.task_rows import TaskRows
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
     from offsetstream.tables.catalog_store.store import CatalogStore
+
 
 _APPEND_ONLY = "delta.appendOnly"
 _SAME_SIZE = 20  # versions; a table hardly grows within these, so its size is not read again
@@ -209,3 +213,42 @@ class CatalogSnapshot(Snapshot):
                 f"the table {self.where} has {_APPEND_ONLY}=true, so the job cannot write to it: undo it in Spark "
                 f"SQL with ALTER TABLE {self.where} SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'false')"
             )
+
+
+class CatalogSource(Source):
+    """A table at the version that was opened."""
+
+    def __init__(self, table: CatalogSnapshot) -> None:
+        self._table = table
+        self.where = table.where
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self._table.properties
+
+    def relation(self, connection: DuckDBPyConnection) -> DuckDBPyRelation | None:
+        """Return the rows; None if the table is empty."""
+        if not self._table.files_and_bytes[0]:
+            return None
+        return connection.from_arrow(self._table.query("SELECT * FROM rows"))
+
+    @property
+    def is_read_once(self) -> bool:
+        """True: Spark returns the rows as a stream."""
+        return True
+
+
+class CatalogSpark(SparkTables):
+    """The tables of a catalog store, in its session."""
+
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+
+    def require_reachable(self) -> None:
+        """Do nothing: the session has already read the lease."""
+
+    def frame(self, name: str) -> DataFrame:
+        """Return the table's current rows."""
+        with translated_errors(f"{self._store.name}.{name}"):
+            return self._store.spark.table(self._store.table(name))

@@ -14,11 +14,8 @@ from offsetstream.tables.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsetstream.tables.catalog_store.commits import TableState
-    from offsetstream.tables.catalog_store.sessions import WriterSession, WriterSessions
-    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
-    from offsetstream.tables.catalog_store.source import CatalogSource
-    from offsetstream.tables.catalog_store.spark import CatalogSpark
+    from offsetstream.tables.catalog_store.commits import TableState, WriterSession, WriterSessions
+    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot, CatalogSource, CatalogSpark
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.task_rows import PackingWriter
     from offsetstream.tables.transaction import BatchId
@@ -47,7 +44,7 @@ class CatalogStore(Store):
 
     def read_by(self, spark: SparkSession) -> CatalogStore:
         """Return the same tables with this session."""
-        from offsetstream.tables.catalog_store.sessions import WriterSessions  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.commits import WriterSessions  # noqa: PLC0415 - imports PySpark
 
         return replace(self, session=spark, sessions=WriterSessions(spark))
 
@@ -101,13 +98,13 @@ class CatalogStore(Store):
 
     def source(self, name: str) -> CatalogSource:
         """Open the table at its current version for DuckDB; NoTableError if it does not exist."""
-        from offsetstream.tables.catalog_store.source import CatalogSource  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.snapshot import CatalogSource  # noqa: PLC0415 - imports PySpark
 
         return CatalogSource(self.open(name))
 
     def in_spark(self, spark: SparkSession) -> CatalogSpark:
         """Return the tables for Spark."""
-        from offsetstream.tables.catalog_store.spark import CatalogSpark  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.snapshot import CatalogSpark  # noqa: PLC0415 - imports PySpark
 
         return CatalogSpark(self if self.session is spark else self.read_by(spark))
 

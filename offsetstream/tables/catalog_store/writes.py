@@ -16,9 +16,15 @@ from pyspark.sql import functions as F
 from offsetstream.errors import ConflictError, DoubledRowsError, TablesError
 from offsetstream.tables.catalog_store.commits import APPENDS, CHANGES, Stamp, first_stamp
 from offsetstream.tables.catalog_store.reads import batches_of
-from offsetstream.tables.matching import find_changes, with_all_columns, with_users_columns
-from offsetstream.tables.merge import DELETED, Merge
-from offsetstream.tables.row_keys import RowKeys, rows_with_keys
+from offsetstream.tables.matching import (
+    DELETED,
+    Merge,
+    RowKeys,
+    find_changes,
+    rows_with_keys,
+    with_all_columns,
+    with_users_columns,
+)
 from offsetstream.tables.schema import is_history, load_schema
 from offsetstream.tables.sql import in_partitions, quoted
 from offsetstream.tables.store import EVERY_ROW, Transaction

@@ -22,11 +22,11 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from deltalake.exceptions import DeltaError
 
 from offsetstream.errors import TablesError, first_line
-from offsetstream.tables.arrow_rows import conform
 from offsetstream.tables.damage import Damage, TableFolder
 from offsetstream.tables.lookup import open_connection
-from offsetstream.tables.path_store.errors import reason
-from offsetstream.tables.path_store.folder import file_system
+from offsetstream.tables.path_store.data_file import file_system
+from offsetstream.tables.path_store.errors import is_remote, reason
+from offsetstream.tables.rows import conform
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
 ASIDE = "_damaged"  # a folder beside the tables
@@ -65,7 +65,7 @@ class PathFolder(TableFolder):
 
     def empty_entry(self) -> Damage | None:
         """Return the last entry of Delta's log if it is empty."""
-        if "://" in self._where:
+        if is_remote(self._where):
             return None
         entries = [file for file in self._listed("_delta_log") if _ENTRY.fullmatch(file.removeprefix("_delta_log/"))]
         last = max(entries, default=None)

@@ -1,4 +1,4 @@
-"""A Parquet file of a table: write a new one, which a commit then adds (`file_commits.py`), or read one."""
+"""A Parquet file of a table, in any store: write a new one, on the driver or in Spark's tasks, or read one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
 
-from offsetstream.tables.arrow_rows import with_constant_columns
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
-from offsetstream.tables.path_store.folder import file_system
-from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY
+from offsetstream.tables.rows import with_constant_columns
+from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY, is_history
+from offsetstream.tables.task_rows import TaskWriter
+from offsetstream.tables.transaction import BatchId
 
 if TYPE_CHECKING:
     from offsetstream.tables.path_store.snapshot import PathSnapshot
 
+
 _TEXTS = (pa.string(), pa.binary())
-_PART_BYTES = 32 << 20  # of rows that are read at once
+PART_BYTES = 32 << 20  # of rows that are read, or written as a row group, at once
 
 
 def rows_of_file(
@@ -45,7 +49,7 @@ def rows_of_file(
         own = [name for name in file.schema_arrow.names if name in schema.names and name not in given]
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
-            rows = max(1, _PART_BYTES * group.num_rows // max(1, group.total_byte_size))
+            rows = max(1, PART_BYTES * group.num_rows // max(1, group.total_byte_size))
             for batch in file.iter_batches(rows, row_groups=[number], columns=own, use_threads=False):
                 yield with_all_columns(with_constant_columns(pa.Table.from_batches([batch]), given), schema)
 
@@ -114,3 +118,23 @@ def _bound(value: int | datetime, *, up: bool = False) -> int | str:
         return value
     beyond = timedelta(microseconds=-value.microsecond % 1000 if up else -(value.microsecond % 1000))
     return f"{value + beyond:%Y-%m-%dT%H:%M:%S}.{(value + beyond).microsecond // 1000:03d}Z"
+
+
+class FileWriter(TaskWriter):
+    """Writes the rows to one file, for a history in the partition of `day`."""
+
+    def __init__(self, folder: str, name: str, batch: BatchId, day: date) -> None:
+        super().__init__(name, batch, day)
+        self._file = DataFile(folder, day if is_history(name) else None)
+
+    def _put(self, rows: pa.Table) -> list[bytes]:
+        self._file.write(rows)
+        return []
+
+    def _finished(self) -> NewFile | None:
+        return self._file.close()
+
+
+def file_system(table: str) -> pafs.PyFileSystem:
+    """Return the folder of a table as an Arrow file system."""
+    return pafs.PyFileSystem(DeltaStorageHandler(table))

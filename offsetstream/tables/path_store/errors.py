@@ -23,6 +23,11 @@ _SUGGESTS_DAMAGE = re.compile(
 REACH = "set the store's address, region and credentials in the environment for delta-rs (docs/how-to/stores.md)"
 
 
+def is_remote(place: str) -> bool:
+    """Return whether tables are in an object store: a URI, where a local folder has a path."""
+    return "://" in place
+
+
 @contextmanager
 def translated_errors(table: str, what: str = "read") -> Iterator[None]:
     """Translate delta-rs's errors about this table to NoTableError, ConflictError or TablesError."""
@@ -34,7 +39,7 @@ def translated_errors(table: str, what: str = "read") -> Iterator[None]:
             "'offsetstream run'"
         ) from error
     except Exception as error:
-        if isinstance(error, OSError) and "://" in table:
+        if isinstance(error, OSError) and is_remote(table):
             raise TablesError(f"cannot {what} the table {table}: {reason(error)}: {REACH}") from error
         # Arrow raises its own errors for unreadable files. Compare names, because look-ups do not import Arrow.
         if not isinstance(error, DeltaError) and not type(error).__module__.startswith("pyarrow"):

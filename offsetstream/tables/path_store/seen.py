@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import ConflictError, NoTableError, OlderCopyError, StoreFaultError, TablesError
 from offsetstream.tables.names import JOB_LEASE
-from offsetstream.tables.path_store.errors import translated_errors
+from offsetstream.tables.path_store.errors import is_remote, translated_errors
 from offsetstream.tables.path_store.group_files import GroupFiles
 from offsetstream.tables.store import Transaction
 
@@ -37,6 +37,7 @@ class SeenTables:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._is_remote = is_remote(root)
         self._versions: dict[tuple[str, str], int] = {}  # by the table's name and id: one made anew has another id
         self._open_tables: dict[str, DeltaTable] = {}
         self._files: dict[str, GroupFiles] = {}
@@ -147,10 +148,6 @@ class SeenTables:
             return
         if self.looked_up(name).version() != version:  # else the log was cleaned
             raise ConflictError(f"the table {self._root}/{name} was written to meanwhile")
-
-    @property
-    def _is_remote(self) -> bool:
-        return "://" in self._root
 
     def _is_newest(self, name: str, version: int) -> bool:
         return self._has_version(name, version) and not self._has_version(name, version + 1)

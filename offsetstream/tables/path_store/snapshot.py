@@ -19,16 +19,19 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import ConflictError, TablesError
-from offsetstream.tables.matching import with_all_columns
-from offsetstream.tables.merge import Merge
-from offsetstream.tables.path_store.commits import commit_of, committing
-from offsetstream.tables.path_store.errors import REACH, reason, translated_errors
+from offsetstream.tables.matching import Merge, with_all_columns
+from offsetstream.tables.path_store.errors import REACH, is_remote, reason, translated_errors
 from offsetstream.tables.path_store.features import checks_rows, has_deletion_vectors, refuse_features
-from offsetstream.tables.path_store.file_commits import append_written, replace_by_written
 from offsetstream.tables.path_store.files import PathFiles
 from offsetstream.tables.path_store.group_files import GroupFiles, hashes_of
-from offsetstream.tables.path_store.merge import merge_on_path
 from offsetstream.tables.path_store.seen import SeenTables
+from offsetstream.tables.path_store.writes import (
+    append_written,
+    commit_of,
+    committing,
+    merge_on_path,
+    replace_by_written,
+)
 from offsetstream.tables.schema import HISTORY_DAY, ColumnSchema, TableSchema, is_by_group
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Transaction
 from offsetstream.tables.task_rows import TaskRows
@@ -63,7 +66,7 @@ def create_table(path: str, schema: TableSchema, properties: Mapping[str, str]) 
     except (DeltaError, OSError) as error:
         if isinstance(error, CommitFailedError) and DeltaTable.is_deltatable(path):
             return  # another process has just created it
-        remedy = REACH if "://" in path else "name another folder with --tables"
+        remedy = REACH if is_remote(path) else "name another folder with --tables"
         raise TablesError(f"cannot create the table {path}: {reason(error)}: {remedy}") from error
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.path_store.errors import translated_errors
+from offsetstream.tables.path_store.errors import is_remote, translated_errors
 from offsetstream.tables.schema import HISTORY_DAY
 from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Snapshot, Source, Store
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from offsetstream.tables.path_store.damage import PathFolder
+    from offsetstream.tables.path_store.data_file import FileWriter
     from offsetstream.tables.path_store.seen import SeenTables
     from offsetstream.tables.path_store.snapshot import PathSnapshot
     from offsetstream.tables.path_store.spark import PathSpark
-    from offsetstream.tables.path_store.task_files import FileWriter
     from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.transaction import BatchId
 
@@ -49,7 +49,7 @@ class PathStore(Store):
     @property
     def check_seconds(self) -> float:
         """12 seconds in an object store, 0 on a disk."""
-        return _LOOK_SECONDS if "://" in self.root else 0.0
+        return _LOOK_SECONDS if is_remote(self.root) else 0.0
 
     def table(self, name: str) -> str:
         """Return the path or URI of the table `name`."""
@@ -96,7 +96,7 @@ class PathStore(Store):
 
     def task_writer(self, name: str, batch: BatchId, day: date) -> FileWriter:
         """Return a writer of a file of the table."""
-        from offsetstream.tables.path_store.task_files import FileWriter  # noqa: PLC0415 - no look-up needs it
+        from offsetstream.tables.path_store.data_file import FileWriter  # noqa: PLC0415 - no look-up needs it
 
         return FileWriter(self.table(name), name, batch, day)
 
@@ -152,7 +152,7 @@ class PathSource(Source):
         if self._has_deletion_vectors:  # DuckDB does not know these
             rows = QueryBuilder().register("rows", self._delta).execute("SELECT * FROM rows")
             return connection.from_arrow(rows)
-        if "://" in self.where:  # delta-rs can read object stores; DuckDB would need an extension
+        if is_remote(self.where):  # delta-rs can read object stores; DuckDB would need an extension
             return connection.from_arrow(self._delta.to_pyarrow_dataset())
         # DuckDB reads a path as a glob pattern, so special characters are escaped.
         files = [_GLOB.sub(r"[\g<0>]", file) for file in self._paths]
@@ -168,7 +168,7 @@ class PathSource(Source):
     @property
     def files(self) -> Sequence[str]:
         """The local files, as DuckDB's patterns and as plain paths."""
-        if self._has_deletion_vectors or "://" in self.where:
+        if self._has_deletion_vectors or is_remote(self.where):
             return ()
         with translated_errors(self.where):
             return [name for path in self._paths for name in {path, _GLOB.sub(r"[\g<0>]", path)}]

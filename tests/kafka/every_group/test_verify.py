@@ -11,7 +11,7 @@ import pytest
 from offsetstream.cluster.client import Cluster
 from offsetstream.codec.log_segments import find_partitions, read_segments
 from offsetstream.coordinator import GroupMetadataCache
-from offsetstream.tables.lease_wait import is_job_alive
+from offsetstream.tables.lease import is_job_alive
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.schema import load_schema

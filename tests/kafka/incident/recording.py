@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.lifecycle import live
 from offsetstream.stream.sampling import sampler
-from offsetstream.tables.optional_tables import THRESHOLDS
+from offsetstream.tables.schema import THRESHOLDS
 from testkit.tables import append_rows
 from tests.kafka.incident.actions import Actions
 from tests.kafka.incident.answers import Answers, ask_cluster

@@ -21,14 +21,12 @@ from offsetstream.progress import Progress
 from offsetstream.stream import controls
 from offsetstream.stream.controls import Heartbeat
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.tables import lease_holder
 from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import all_schemas
+from offsetstream.tables.schema import PROPERTY, all_schemas
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.version import PROPERTY
 from testkit.tables import append_rows
 from testkit.waiting import repeated, today
 from tests.unit.cli.conftest import Run
@@ -211,7 +209,7 @@ def test_it_needs_no_java(tables: PathStore) -> None:
 def test_dead_job_of_another_host_delays_maintenance_by_a_minute_at_most(
     run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
+    monkeypatch.setattr("offsetstream.tables.lease.LIFETIME", timedelta(seconds=0.5))
     Lease.acquire(tables)
     DeltaTable(tables.table(JOB_LEASE)).update(updates={"host": "'elsewhere'"})
     result = run("maintain", "--keep-history", "30d", tables=Path(tables.root))

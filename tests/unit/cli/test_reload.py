@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.tables import lease_holder
 from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
@@ -72,7 +71,7 @@ def test_reload_fails_after_its_timeout(run: Run, tables: PathStore, lease: Leas
 
 
 def test_a_dead_job_of_another_host(run: Run, tables: PathStore, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
+    monkeypatch.setattr("offsetstream.tables.lease.LIFETIME", timedelta(seconds=0.1))
     result = run("reload", tables=Path(tables.root))
     assert result.exit_code == 1
     assert "the job ended before it reloaded all; the next one reloads when it starts" in result.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from offsetstream.tables import lease_holder
 from offsetstream.tables.lease import Lease, read_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
@@ -57,7 +56,7 @@ def test_a_job_that_dies_meanwhile_is_not_waited_for(
 
 
 def test_a_dead_job_of_another_host(run: Run, tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.1))
+    monkeypatch.setattr("offsetstream.tables.lease.LIFETIME", timedelta(seconds=0.1))
     DeltaTable(tables.table(JOB_LEASE)).update(
         updates={"host": "'elsewhere'", "heartbeat_at": "now() + interval '3 hours'"}
     )

@@ -13,8 +13,8 @@ from offsetstream.cluster.answers import CommittedOffset
 from offsetstream.errors import TakenGroupError
 from offsetstream.operations.journal import Journal
 from offsetstream.operations.plan import Change, Plan
-from offsetstream.tables.optional_tables import OPERATIONS
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.schema import OPERATIONS
 from offsetstream.tables.small_tables import read_rows
 
 RIVALS = 4

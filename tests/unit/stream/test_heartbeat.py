@@ -7,8 +7,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from offsetstream.errors import ConflictError, LeaseError, TablesError
 from offsetstream.stream import controls
 from offsetstream.stream.controls import Heartbeat
-from offsetstream.tables.lease import Lease, read_lease, request_reload, request_stop
-from offsetstream.tables.lease_holder import LeaseRow
+from offsetstream.tables.lease import Lease, LeaseRow, read_lease, request_reload, request_stop
 from offsetstream.tables.path_store import PathStore
 from testkit.waiting import await_
 

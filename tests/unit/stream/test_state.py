@@ -15,12 +15,10 @@ from offsetstream.codec.batches import LogRecord
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.rows import Cell
 from offsetstream.stream.state import GroupKey, StateTables, derived_tables, offsets_only_groups
-from offsetstream.tables import row_pieces
 from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.plain_rows import Rows, from_rows
-from offsetstream.tables.record_rows import decode_on_driver
+from offsetstream.tables.rows import Rows, decode_on_driver, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -137,8 +135,8 @@ def rows_of(key: GroupKey, cells: list[Cell]) -> dict[str, Rows] | None:
 
 
 def test_each_group_is_derived_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_pieces, "ROWS_AT_ONCE", 20)
-    monkeypatch.setattr(row_pieces, "_RECORDS_AT_ONCE", 4)
+    monkeypatch.setattr("offsetstream.tables.rows.ROWS_AT_ONCE", 20)
+    monkeypatch.setattr("offsetstream.tables.rows._RECORDS_AT_ONCE", 4)
     found = derived_tables(group_cells(reversed(GROUPS)), rows_of)
     counts = {name: found[name].num_rows for name in DERIVED_TABLES}
     assert counts == {"groups": 30, "group_members": 90, "member_assignments": 180, "member_subscriptions": 0}

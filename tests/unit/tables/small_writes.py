@@ -13,11 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.answers import TopicDescription
 from offsetstream.stream.monitor.topics import TopicBook
-from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
 from offsetstream.tables.path_store import PathStore, snapshot
 from offsetstream.tables.retention import thin_history
+from offsetstream.tables.rows import append_rows, merge_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions

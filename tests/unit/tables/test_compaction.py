@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import TablesError
-from offsetstream.tables.arrow_rows import append_rows, merge_rows
 from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, SmallFiles, StoredFiles
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.rows import append_rows, merge_rows
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId, app_id

@@ -15,10 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from offsetstream.errors import ConflictError, LeaseError
-from offsetstream.tables import merge
-from offsetstream.tables.arrow_rows import append_rows
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore, snapshot
+from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
@@ -138,7 +137,7 @@ def test_a_write_that_always_loses_raises_conflict_error(tables: PathStore, monk
         tried.append(1)
         raise ConflictError("somebody was quicker")
 
-    monkeypatch.setattr(merge, "is_done", always_beaten)
+    monkeypatch.setattr("offsetstream.tables.matching.is_done", always_beaten)
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(ConflictError, match="somebody was quicker"):
         WRITES[0].prepare(tables)

@@ -11,8 +11,7 @@ from offsetstream.tables.create import create_tables, require_cluster
 from offsetstream.tables.lease import Lease, read_lease, request_stop
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import all_schemas
-from offsetstream.tables.version import PROPERTY, SCHEMA_VERSION
+from offsetstream.tables.schema import PROPERTY, SCHEMA_VERSION, all_schemas
 from offsetstream.views.reader import ViewReader
 
 

@@ -10,14 +10,13 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import DamagedTableError
-from offsetstream.tables import arrow_rows
+from offsetstream.tables import rows as arrow_rows
 from offsetstream.tables.damage import damage_in, require_whole_logs
-from offsetstream.tables.ledger import write_entries
+from offsetstream.tables.ledger import Tally, write_entries
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.ledger import ledger_differences
 from testkit.damage import OF_FILES, OF_LOG, cut_checkpoint, data_files, empty_last_entry, lose_entries

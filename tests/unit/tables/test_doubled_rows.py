@@ -11,8 +11,8 @@ from offsetstream.cluster.answers import TopicDescription
 from offsetstream.errors import DoubledRowsError
 from offsetstream.stream.monitor.topics import TopicBook
 from offsetstream.stream.partitions.book import PartitionBook
-from offsetstream.tables.doubled_rows import require_no_doubled_rows
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.matching import require_no_doubled_rows
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

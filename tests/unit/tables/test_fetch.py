@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from offsetstream.tables.fetch import fetch_rows
-from offsetstream.tables.lookup import open_connection
+from offsetstream.tables.lookup import fetch_rows, open_connection
 
 _VALUES = """
 SELECT TIMESTAMPTZ '2026-11-23 03:00:00.123456+01' AS "an instant", 1 AS number, 'x' AS text,

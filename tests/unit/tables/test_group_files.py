@@ -15,10 +15,10 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import ConflictError
-from offsetstream.tables.arrow_rows import read_groups
-from offsetstream.tables.merge import Merge, merge_on_driver
+from offsetstream.tables.matching import Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore, group_files
 from offsetstream.tables.path_store.group_files import hashes_of
+from offsetstream.tables.rows import read_groups
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

@@ -22,6 +22,9 @@ from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.tables.lease import (
+    LIFETIME,
+    HeartbeatWatch,
+    HolderState,
     Lease,
     UnsureLeaseError,
     note_history_kept_from,
@@ -30,7 +33,6 @@ from offsetstream.tables.lease import (
     request_stop,
     requested_partitions,
 )
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
@@ -236,7 +238,7 @@ RACER = """
 import sys
 from offsetstream.errors import LeaseError
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease_holder import LIFETIME, HeartbeatWatch, HolderState
+from offsetstream.tables.lease import LIFETIME, HeartbeatWatch, HolderState
 from offsetstream.tables.path_store import PathStore
 print("ready", flush=True)
 for line in sys.stdin:

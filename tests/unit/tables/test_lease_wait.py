@@ -13,10 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import LeaseError
-from offsetstream.tables import lease_holder, lease_wait
-from offsetstream.tables.lease import Lease, read_lease
-from offsetstream.tables.lease_holder import HeartbeatWatch, HolderState, LeaseRow
-from offsetstream.tables.lease_wait import is_job_alive, take_lease
+from offsetstream.tables.lease import HeartbeatWatch, HolderState, Lease, LeaseRow, is_job_alive, read_lease, take_lease
 from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.path_store import PathStore
 from testkit.waiting import at_work
@@ -28,7 +25,7 @@ LONG = 30.0  # seconds after which something is broken
 @pytest.fixture
 def tables(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> PathStore:
     """Tables whose lease seems to be held by a job on another host."""
-    monkeypatch.setattr(lease_wait, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr("offsetstream.tables.lease.POLL_SECONDS", 0.02)
     Lease.acquire(tables)
     change(tables, host="'elsewhere'")
     return tables
@@ -54,7 +51,7 @@ def beating(tables: PathStore, clock: str) -> Iterator[None]:
 
 
 def short_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_holder, "LIFETIME", timedelta(seconds=0.5))
+    monkeypatch.setattr("offsetstream.tables.lease.LIFETIME", timedelta(seconds=0.5))
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -150,7 +147,7 @@ def test_a_suspended_watcher_does_not_declare_a_job_dead(tables: PathStore) -> N
         return row
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offsetstream.tables.lease_holder.time.monotonic", lambda: next(clock))
+        patch.setattr("offsetstream.tables.lease.time.monotonic", lambda: next(clock))
         assert watch.look(lambda: row)[1] is HolderState.UNSURE  # seen at an hour
         assert watch.look(paused)[1] is HolderState.UNSURE  # an hour and a second later; three hours passed
         assert watch.look(lambda: row)[1] is HolderState.DEAD

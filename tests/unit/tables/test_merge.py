@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError
 from offsetstream.stream.lifecycle.checkpoint import Checkpoint
-from offsetstream.tables.merge import DELETED, Merge, merge_on_driver
+from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments
-from offsetstream.tables.plain_rows import count, flat_rows, from_rows
+from offsetstream.tables.rows import count, flat_rows, from_rows
 from offsetstream.tables.schema import load_schema
 
 _SCHEMA = load_schema("member_assignments")

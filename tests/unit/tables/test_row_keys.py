@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetstream.tables.row_keys import RowKeys, rows_with_keys, rows_without_keys
+from offsetstream.tables.matching import RowKeys, rows_with_keys, rows_without_keys
 
 NAMES = ("text", "number", "more")
 SCHEMA = pa.schema([("text", pa.string()), ("number", pa.int32()), ("more", pa.string()), ("row", pa.int64())])

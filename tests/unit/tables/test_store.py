@@ -12,9 +12,9 @@ import pytest
 
 import offsetstream
 from offsetstream.errors import ConflictError, OlderCopyError
-from offsetstream.tables.arrow_rows import merge_rows
 from offsetstream.tables.names import DECODED_LOGS, JOB_LEASE
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
+from offsetstream.tables.retention import ThinDay, due_days, thin_day
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Transaction
-from offsetstream.tables.thinning import ThinDay, due_days, thin_day
 from testkit.tables import new_tables
 from tests.unit.tables.small_writes import Between
 

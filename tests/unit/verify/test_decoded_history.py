@@ -14,9 +14,8 @@ import pytest
 from offsetstream.tables.lease import Lease, note_history_kept_from
 from offsetstream.tables.names import DECODED_TABLES, RECORDS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.plain_rows import from_rows
-from offsetstream.tables.record_rows import belongs_to, decode_on_driver
 from offsetstream.tables.retention import thin_history
+from offsetstream.tables.rows import belongs_to, decode_on_driver, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, update_rows
 from offsetstream.verify import decoded_history

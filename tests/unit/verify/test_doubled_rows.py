@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from offsetstream.tables import arrow_rows
+from offsetstream.tables import rows as arrow_rows
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows

@@ -11,9 +11,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.tables import arrow_rows, ledger_days
-from offsetstream.tables.ledger import count_uncounted, delete_entries, last_offsets, write_entries
-from offsetstream.tables.ledger_days import apply_notes, note_thinned, sum_up_days
+from offsetstream.tables import ledger
+from offsetstream.tables import rows as arrow_rows
+from offsetstream.tables.ledger import (
+    Tally,
+    apply_notes,
+    count_uncounted,
+    delete_entries,
+    last_offsets,
+    note_thinned,
+    sum_up_days,
+    write_entries,
+)
 from offsetstream.tables.names import COMMITS, LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
@@ -21,7 +30,6 @@ from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Snapshot
-from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.ledger import doubled_rows, ledger_differences
 from testkit.examples import seeds
@@ -259,7 +267,7 @@ def test_retention_leaves_uncounted_rows_to_the_job(tables: PathStore) -> None:
 
 def test_a_concurrent_write_makes_summing_up_start_again(tables: PathStore, monkeypatch: pytest.MonkeyPatch) -> None:
     append_of_days(tables, {1: range(6)})
-    whole, beaten = ledger_days._entries_of_day, list[object]()
+    whole, beaten = ledger._entries_of_day, list[object]()
 
     def beaten_once(table: Snapshot, day: str) -> Any:
         found = whole(table, day)
@@ -268,7 +276,7 @@ def test_a_concurrent_write_makes_summing_up_start_again(tables: PathStore, monk
             append_of_days(tables, {1: range(6, 9)})
         return found
 
-    monkeypatch.setattr(ledger_days, "_entries_of_day", beaten_once)
+    monkeypatch.setattr("offsetstream.tables.ledger._entries_of_day", beaten_once)
     sum_up_days(tables, ago(0))
     assert differences(tables) == []
     assert [row["rows"] for row in entries(tables)] == [9]

@@ -20,7 +20,7 @@ from offsetstream.coordinator.group_changes import GroupRecord, GroupTimeline, c
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.replay.partition import cut_log
 from offsetstream.coordinator.rows import Cell
-from offsetstream.tables.plain_rows import flat_rows
+from offsetstream.tables.rows import flat_rows
 from offsetstream.views.reader import ViewReader
 from testkit.sampled_logs import START_MS, instant
 from testkit.tables import reader_of, write_tables
