@@ -15,8 +15,7 @@ from offsetstream.tables.names import COMMITTED_OFFSETS
 from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas, require_version
 from offsetstream.tables.store import Source, Store
 from offsetstream.views.files import all_views, load_view
-from offsetstream.views.nearest import nearest_text
-from offsetstream.views.reader import INSTANT, ViewReader, schema_of
+from offsetstream.views.reader import INSTANT, ViewReader, nearest_text, schema_of
 from offsetstream.views.sandbox import Limits, Query
 
 if TYPE_CHECKING:

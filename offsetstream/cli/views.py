@@ -123,7 +123,7 @@ def script(tables: str, database: str | None) -> None:
     Run it with beeline -f or spark-sql -f. The tables stay where they are. If the table thresholds is missing, which
     the views read, the command creates it.
     """
-    from offsetstream.views.register import registration  # noqa: PLC0415 - slow: Arrow
+    from offsetstream.views.spark import registration  # noqa: PLC0415 - slow: Arrow
 
     store = store_at(tables)
     statements = list(registration(store, database_of(store, database)))  # complete before any is printed
@@ -153,7 +153,7 @@ def serve(tables: str, database: str, host: str, port: int, master: str | None, 
 
     Each start registers them in a temporary catalog.
     """
-    from offsetstream.views.register import registration  # noqa: PLC0415 - slow: Arrow
+    from offsetstream.views.spark import registration  # noqa: PLC0415 - slow: Arrow
 
     store = store_at(tables)
     statements = [] if store.needs_spark else list(registration(store, database_of(store, database)))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from offsetstream.tables.lookup import Where
 
+
 _LATER = """
 WITH last_before AS (
   SELECT log_id, offsets_partition, max(record_offset) AS record_offset
@@ -40,6 +42,7 @@ WITH last_before AS (
 FROM "stored offset_commits" WHERE record_timestamp >= {since}
 UNION ALL FROM "stored offset_commits" SEMI JOIN last_before USING (log_id, offsets_partition, record_offset)
   WHERE record_timestamp < {since}"""
+
 # A group may be assigned a partition that it never committed, by the id of a topic that was renamed.
 _TOPICS = """
 FROM offset_commits SELECT topic UNION FROM member_assignments SELECT topic
@@ -280,3 +283,9 @@ def _told(what: str) -> Iterator[None]:
         if is_interrupt(error):
             raise
         raise damage_in(error) or TablesError(f"cannot {what}: {first_line(error)}") from error
+
+
+def nearest_text(name: str, known: Iterable[str], number: int = 3) -> str:
+    """Return `; nearest: a, b`, or an empty text if no name is similar."""
+    found = get_close_matches(name, list(known), number, 0.5)
+    return f"; nearest: {', '.join(found)}" if found else ""

@@ -19,19 +19,18 @@ from duckdb import StatementType
 
 from offsetstream.errors import NoTableError, OffsetstreamError, TablesError, UsageError, first_line
 from offsetstream.settings.kinds import MEMORY, bytes_of
+from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas
 from offsetstream.tables.store import Store
-from offsetstream.views.clusters import over_clusters
 from offsetstream.views.files import all_views, needed
-from offsetstream.views.nearest import nearest_text
-from offsetstream.views.reader import INSTANT, ViewReader
+from offsetstream.views.reader import INSTANT, ViewReader, nearest_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-
 _AGAIN_SECONDS, _STOP_SECONDS = 0.1, 3.0
+
 # Bytes of address space that a process may take beyond twice DuckDB's limit, since the limit of the operating system
 # also counts what allocators keep and what stacks of threads reserve.
 _UNCOUNTED, _UNCOUNTED_PER_CORE = 1 << 30, 16 << 20
@@ -337,3 +336,42 @@ def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def over_clusters(
+    stores: Mapping[str, Store],
+    define: Callable[[str, ViewReader], list[str]],
+    unreadable: Callable[[str, TablesError], None],
+) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
+    """Return a DuckDB connection in which each name has the rows of all clusters, and the files that it reads.
+
+    `define` defines the needed names in a cluster's reader and returns them; each cluster has a DuckDB schema. A
+    cluster whose tables cannot be read is passed to `unreadable` and has no rows.
+    """
+    connection = open_connection()
+    files: list[str] = []
+    clusters_of: dict[str, list[str]] = {}
+    for cluster, store in stores.items():
+        connection.execute(f"CREATE SCHEMA {_schema(cluster)}")
+        connection.execute(f"USE {_schema(cluster)}")
+        reader = ViewReader(store, connection=connection)
+        try:
+            names = define(cluster, reader)
+        except TablesError as error:
+            unreadable(cluster, error)
+            continue
+        files += reader.files
+        for name in names:
+            clusters_of.setdefault(name, []).append(cluster)
+    connection.execute("USE main")
+    for name, clusters in clusters_of.items():
+        connection.execute(f'CREATE VIEW "{name}" AS ' + " UNION ALL ".join(_rows(each, name) for each in clusters))
+    return connection, files
+
+
+def _rows(cluster: str, name: str) -> str:
+    return f"SELECT '{cluster}' AS cluster, * FROM {_schema(cluster)}.\"{name}\""  # noqa: S608 - names are checked
+
+
+def _schema(cluster: str) -> str:
+    return f'"cluster {cluster}"'  # a cluster may be named main
