@@ -92,7 +92,7 @@ def export(
         lines = _lines(rows, with_group=not is_one_id)
         if with_times:
             lines = _timed_lines(reader, rows, at, bootstrap_server, command_config)
-        Output(file=output_file).pieces(lines)
+        Output(file=output_file, pager=False).pieces(lines)
         exported = f"{counted(len(rows), 'offset')} of {counted(len(found), 'group')}"
         print_line(f"{exported}, {age.as_of_text(reader.store, group)}.{unknown_text(reader)}")
         if note := FilteredNames.of(reader.store).note:
