@@ -117,12 +117,12 @@ def test_a_table_with_other_types_is_refused_and_unchanged(tables: PathStore) ->
         tables.table("groups"),
         Schema([*fields, Field("generation", PrimitiveType("string"))]),
         mode="overwrite",
-        partition_by=["kind"],
+        partition_by=["group_type"],
         configuration=table.metadata().configuration,
         raise_if_key_not_exists=False,
     )
     before = versions(tables)
-    said = "generation is STRING, not INT; it is partitioned by kind: name another place with --tables"
+    said = "generation is STRING, not INT; it is partitioned by group_type: name another place with --tables"
     with pytest.raises(TablesError, match=rf"groups/? differs from schema version {SCHEMA_VERSION}: {said}"):
         create_tables(tables, "cluster-1", "new")
     assert versions(tables) == before
@@ -171,7 +171,7 @@ def test_everybody_refuses_tables_of_another_schema_version(
         )
     before = versions(tables)
     said = "has no schema version" if version is None else f"has schema version {version}, and this offsetstream knows"
-    with pytest.raises(TablesError, match=rf"^the table {tables.root}/\w+/? {said}.*--tables[^\n]*$"):
+    with pytest.raises(TablesError, match=rf"^the table (file://)?{tables.root}/\w+/? {said}.*--tables[^\n]*$"):
         ask(tables)
     assert versions(tables) == before
 
