@@ -307,7 +307,7 @@ class SampledEndOffsets:
                 for row in self._lookup.rows("topics", ["topic_id", "deleted_at_ms"], {"topic": topics})
                 if row["deleted_at_ms"] is not None
             }
-        except NoTableError:  # tables of an older version, without samples
+        except NoTableError:  # somebody deleted the table of samples; the job makes it again
             return
         for row in sorted(rows, key=lambda row: (row["error"] is None, row["sampled_at_ms"] or 0)):
             has_sample = row["error"] is not None or row["high_watermark"] is not None
