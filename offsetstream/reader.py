@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
@@ -172,7 +173,7 @@ class Tables:
         """Return a reader of the same versions for one answer: it stores views, and they depend on the time."""
         reader = ViewReader(self._store, opened=self._opened)
         if self._max_age is not None:
-            reader.set_max_age(None if self._max_age == timedelta.max else self._max_age.total_seconds())
+            reader.set_max_age(math.inf if self._max_age == timedelta.max else self._max_age.total_seconds())
         return reader
 
     def _rows(

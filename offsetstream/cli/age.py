@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
 
 T = TypeVar("T")
+NOT_OK = 4  # exit code: a group has trouble
 STALE = 5  # exit code: no group has trouble, but the data of a group are too old to tell
 AGE = (Column("as_of", unit="time"), Column("stale", of="is_stale"))  # not in text, where the closing line has the age
 _CLOCKS_DIFFER = timedelta(seconds=5)
@@ -70,10 +71,13 @@ class Age:
     @classmethod
     def of_tables(cls, tables: Store, max_age: float | None) -> Age:
         """Read the age for a command that reads no view. If a table is missing, warn; the age is unknown then."""
-        from offsetstream.cli.answers import view_reader  # noqa: PLC0415 - imports DuckDB, which --help does not need
+        from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - imports DuckDB, which --help does not need
 
+        reader = ViewReader(tables)
         try:
-            return cls.of(view_reader(tables, max_age))
+            if max_age is not None:
+                reader.set_max_age(max_age)
+            return cls.of(reader)
         except NoTableError as error:
             print_line(f"The age of the data is unknown: {error}", fg="red")
             return cls(datetime.now(UTC), {}, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from offsetstream.cli.options import (
     row_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, Output, sort_rows, terminal
+from offsetstream.cli.output import Column, Output, sort_rows
 from offsetstream.cli.text import Duration, Instant, duration_text, instant_text, print_line, time_text
 from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
@@ -34,11 +33,9 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
-    from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
 Row = dict[str, Any]
-NOT_OK = 4  # exit code: a group has trouble
 
 
 @dataclass
@@ -383,24 +380,15 @@ def open_reader(
     from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
 
-    if at is None:
-        return _aged(ViewReader(store_at(tables), groups=groups or None, since=since), max_age)
     now = datetime.now(UTC)
-    if at > now:
+    if at is None:
+        reader = ViewReader(store_at(tables), groups=groups or None, since=since)
+    elif at > now:
         raise UsageError(f"{instant_text(at)} is in the future: give a time until {instant_text(now)}")
-    return _aged(InstantReader(store_at(tables), at, groups or None), max_age)
-
-
-def view_reader(store: Store, max_age: float | None) -> ViewReader:
-    """Return the views over the tables as they are now; `max_age` is the value of `--max-age`, in seconds."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
-
-    return _aged(ViewReader(store), max_age)
-
-
-def _aged(reader: ViewReader, max_age: float | None) -> ViewReader:
+    else:
+        reader = InstantReader(store_at(tables), at, groups or None)
     if max_age is not None:
-        reader.set_max_age(None if math.isinf(max_age) else max_age)
+        reader.set_max_age(max_age)
     return reader
 
 
@@ -510,16 +498,10 @@ def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:
 
 def _print(output: Output, answer: Found, *, clears: bool) -> None:
     if clears:
-        clear(output)
+        output.clear()
     for warning in answer.warnings:
         print_line(warning, fg="red")
     if answer.rows or not answer.missing or not output.is_text:
         output.table(answer.columns, answer.rows, closing=answer.closing)
     for message in answer.missing:
         print_line(f"Error: {message}")
-
-
-def clear(output: Output) -> None:
-    """Clear the terminal before a repeated answer, if the answer goes to one."""
-    if output.file is None and terminal() is not None:
-        click.clear()

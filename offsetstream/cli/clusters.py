@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from offsetstream.cli.answers import NOT_OK, clear
+from offsetstream.cli.age import NOT_OK
 from offsetstream.cli.failures import is_storage_error
 from offsetstream.cli.options import GATHERED, Command, configurable, is_explicit, require_from_file
 from offsetstream.cli.output import Block, Blocks, Closing, Column, Output, Row, all_columns, merge_blocks
@@ -132,7 +132,7 @@ class Gathered:
         output = self.outputs[-1]
         if is_watched:
             output.pager = False
-            clear(output)
+            output.clear()
         blocks = [_with_cluster(part.cluster, block) for part in self.parts for block in part.blocks]
         if not self.is_table:
             output.blocks(merge_blocks(blocks))

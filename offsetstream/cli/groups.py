@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, STALE, Age, warn_if_loading
+from offsetstream.cli.age import AGE, NOT_OK, STALE, Age, warn_if_loading
 from offsetstream.cli.answers import (
-    NOT_OK,
     Answer,
     Asked,
     Found,

@@ -208,6 +208,11 @@ class Output:
         """Tell whether the format is text, for people."""
         return self.output_format == "text"
 
+    def clear(self) -> None:
+        """Clear the terminal before a repeated answer, if the answer goes to one."""
+        if self.file is None and terminal() is not None:
+            click.clear()
+
     def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
         """Print one table. Raise UsageError if the file cannot be written.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.answers import NOT_OK
+from offsetstream.cli.age import NOT_OK
 from testkit.processes import Done, within
 from testkit.tables import append_rows, new_tables
 from tests.unit.cli.conftest import PARTITIONS, commit, group, write_states
