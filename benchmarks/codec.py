@@ -82,7 +82,7 @@ def struct_loop(keys: list[bytes], values: list[bytes | None]) -> list[list[obje
 
 
 _I2, _I4, _I8 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_QI, _QH, _HQ = struct.Struct(">qi"), struct.Struct(">qh"), struct.Struct(">hq")
+_HQ = struct.Struct(">hq")
 
 
 def _read_text(buffer: bytes, at: int) -> tuple[str, int]:

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 Place = tuple[str, int]
 RETENTION_MS = 10 * MINUTE
-_MEMBER_KEY, _ASSIGNMENT_KEY = ("member_id",), ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
+_ASSIGNMENT_KEY = ("member_id", "kind", "subtopology_id", "topic_id", "topic", "partition")
 _HABITS = ("healthy", "slow", "stopped", "stalled", "rewound", "emptied", "deleted", "idle")
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -32,9 +32,6 @@ from offsetstream.cli.output import Column, Output, RereadParts
 from offsetstream.cli.text import capitalized, counted, waiting_time_text
 from offsetstream.tables.location import store_at
 from offsetstream.views.verdicts import NOT_LOOKED, NOT_WELL, VERDICTS, WORDS
-
-if TYPE_CHECKING:
-    pass
 
 _STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
 _TYPES = ("Classic", "Consumer", "Share", "Streams")

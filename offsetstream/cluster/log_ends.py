@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from offsetstream.cluster.client import Cluster, kafka_uuid
 from offsetstream.cluster.connection import LEADER_MOVES, NO_RIGHT, kafka_name
+from offsetstream.codec.record_layouts import ZERO_UUID
 
 NO_TOPIC, NO_LEADER = "UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"
 HIDDEN = "TOPIC_AUTHORIZATION_FAILED"
@@ -21,7 +22,6 @@ _TIMEOUT = 10.0  # seconds: a silent leader must not delay the samples of the ot
 # librdkafka's errors for a partition whose leader changed during the request.
 _RETRIABLE = {*LEADER_MOVES, KafkaError._NOENT}
 _NO_RECORD = -1  # a smaller number means no answer in time: librdkafka may then return no error
-_NO_ID = "A" * 22  # before Kafka 2.8
 
 
 class TopicPartitionKey(NamedTuple):
@@ -104,7 +104,7 @@ class LogEnds(Cluster):
             else:
                 leaders[place] = leader
         without_start = [
-            place for place in leaders if known_starts.get(place, _NO_ID) != _topic_id(topics[place.topic])
+            place for place in leaders if known_starts.get(place, ZERO_UUID) != _topic_id(topics[place.topic])
         ]
         starts, stable, high, errors = self._all_offsets(leaders, without_start)
         for place, leader in leaders.items():
@@ -252,7 +252,7 @@ def _partitions(
 
 def _topic_id(topic: Any) -> str | None:
     topic_id = kafka_uuid(topic.topic_id)
-    return None if topic_id == _NO_ID else topic_id
+    return None if topic_id == ZERO_UUID else topic_id  # brokers before 2.8 send zeros
 
 
 def _parts(places: Collection[TopicPartitionKey]) -> Iterator[list[TopicPartitionKey]]:

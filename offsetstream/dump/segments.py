@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from offsetstream.codec.batches import NO_PRODUCER, ControlType, LogRecord, RecordBatch, control_type
+from offsetstream.codec.batches import NO_PRODUCER, NO_TIMESTAMP, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.damaged_segments import find_surviving, read_undamaged
 from offsetstream.codec.log_segments import LogPartition, Report, Skip, read_segments
 from offsetstream.codec.read_committed import find_transactions
@@ -18,7 +18,6 @@ from offsetstream.errors import SegmentError
 
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 32_768, 32 << 20
 _SCHEMA = RAW_SCHEMA.append(pa.field("more", pa.string()))
-_NO_TIMESTAMP = -1  # as a consumer returns it
 _CONTROL_NAMES: dict[int | None, str | int | None] = {int(each): each.name for each in ControlType}
 
 _Row = tuple[LogRecord, str]
@@ -107,7 +106,7 @@ def _chunks(rows: Iterator[_Row]) -> Iterator[list[_Row]]:
 
 def _columns(number: int | None, rows: Sequence[_Row]) -> pa.RecordBatch:
     records = [record for record, _ in rows]
-    times = (_NO_TIMESTAMP if record.timestamp_ms is None else record.timestamp_ms for record in records)
+    times = (NO_TIMESTAMP if record.timestamp_ms is None else record.timestamp_ms for record in records)
     cells = [
         *([number] * len(rows), [record.offset for record in records], list(times)),
         *([record.key for record in records], [record.value for record in records], [more for _, more in rows]),

@@ -68,7 +68,7 @@ def _timestamp_of(name: str) -> str:
 
 
 def _is_supported(milliseconds: str) -> str:
-    """Return the SQL condition that the time is within the years 1 to 9999, as `arrow_rows.supported_timestamps`."""
+    """Return the SQL condition that the time is within the years 1 to 9999, as `rows.supported_timestamps`."""
     return f"{milliseconds} BETWEEN {FIRST_MS} AND {LAST_MS}"
 
 

@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.tables.schema import HISTORY_DAY, TableSchema
+from offsetstream.tables.schema import SIGNATURE, TableSchema
 
 Hashes = npt.NDArray[np.uint64]
-SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)
 MODULUS = 1 << 63  # sums are modulo this, so that a BIGINT holds them
 _SLICE_BYTES = 1 << 20  # bytes of text that are hashed together: each needs eight more bytes of memory
 _BASE = 0x9E3779B97F4A7C15  # odd, so that its powers have inverses

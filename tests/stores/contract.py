@@ -49,7 +49,6 @@ from testkit.waiting import today
 
 OFFSETS, COMMITS, BOOK = "committed_offsets", "offset_commits", "offsets_partitions"
 NEEDED = (OFFSETS, COMMITS, BOOK, "partition_events")  # a catalog needs seconds to create all
-KEPT_OTHERWISE = ("delta.enableExpiredLogCleanup", "delta.logRetentionDuration")  # written by Spark in a catalog
 LOAD = BatchId(1, -1)
 RIVALS = 6
 SIGNATURE = ["checkpoint_id", "batch_id", "written_day"]

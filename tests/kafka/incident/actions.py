@@ -19,7 +19,7 @@ from tests.kafka.incident.observer import Observer
 from tests.kafka.java_clients import JavaClients, Member
 from tests.kafka.jobs import JobRunner
 
-_TIMEOUT, _OFFSETS = 60.0, "__consumer_offsets"
+_TIMEOUT = 60.0
 _NO_MEMBERS: dict[str, Member] = {}
 
 

@@ -157,7 +157,7 @@ _INSTANT = datetime(2026, 1, 2, tzinfo=UTC)
 _TWO_FILES = _both(_merge([0], "old", BatchId(1, 0)), _merge([1], "old", BatchId(1, 1)))
 _LEASE = _both(Lease.acquire, lambda tables: request_reload(tables, [3]))
 
-GROUPS, COMMITS, EVENTS, BOOK, LEASE = "groups", "offset_commits", "partition_events", "offsets_partitions", "job_lease"
+GROUPS, COMMITS, EVENTS, LEASE = "groups", "offset_commits", "partition_events", "job_lease"
 LOGS = "decoded_logs"
 _LOGS = _both(_merge_log(0), _merge_log(1))
 _EVENTS = _both(_insert([0], BatchId(1, 0)), _insert([1], BatchId(1, 1)))

@@ -19,7 +19,6 @@ from offsetstream.tables.path_store import PathStore
 from testkit.waiting import at_work
 
 CLOCKS = ["now() + interval '3 hours'", "now() - interval '3 hours'", "now() - interval '70 seconds'", "now()"]
-LONG = 30.0  # seconds after which something is broken
 
 
 @pytest.fixture

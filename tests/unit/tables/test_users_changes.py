@@ -1,6 +1,6 @@
 """Tables that users have changed: writes keep supported changes, and refuse others with the command to undo them.
 
-tests/spark/test_users_changes.py makes and undoes these changes with Spark's own commands.
+tests/kafka/test_changed_tables.py has a job meet such tables.
 """
 
 from __future__ import annotations
