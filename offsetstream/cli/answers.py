@@ -25,7 +25,7 @@ from offsetstream.cli.options import (
     row_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, Output, sort_rows
+from offsetstream.cli.output import Column, Output
 from offsetstream.cli.text import Duration, Instant, duration_text, instant_text, print_line, time_text
 from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
@@ -111,8 +111,8 @@ class Answer:
 
     `rows` reads the rows, if `select` (SQL) of the view is not enough. `closing` sums them up. `shown` is what the
     command's own options make of them, and `complete` adds cells to each, in place. `for_text` changes what text shows;
-    `worst` is its order, as for `--sort`. `not_ok`, `lag` and `time_lag` (keys of a count and of seconds) add filters.
-    `instead` answers in another way if the options ask for that.
+    `worst` is its order, as for `--sort`, also of JSON and CSV if it `orders_data`. `not_ok`, `lag` and `time_lag`
+    (keys of a count and of seconds) add filters. `instead` answers in another way if the options ask for that.
     """
 
     name: str
@@ -133,6 +133,7 @@ class Answer:
     exit_code: Callable[[Asked, Rows, Rows], int] | None = None  # from the rows that are shown, and all rows
     instead: Callable[[dict[str, Any]], Callable[[], Found] | None] | None = None
     worst: str | None = None
+    orders_data: bool = False
     not_ok: Callable[[Row], bool] | None = None
     lag: str | None = None
     time_lag: str | None = None
@@ -183,8 +184,7 @@ class Answer:
             found = self._found(
                 asked, [each for each in group if each in groups], [each for each in topic if each in topics]
             )
-            if output.is_text and self.worst and not output.chosen.sort:
-                found.rows = sort_rows(found.columns, found.rows, self.worst)
+            output.chosen.worst = self.worst if output.is_text or self.orders_data else None
             return found
 
         return ask
@@ -360,9 +360,16 @@ def watch_option(command: Command) -> Command:
     return click.option(
         "--watch",
         type=SECONDS,
+        callback=_above_zero,
         metavar="SECONDS",
         help="Repeat the answer at this interval until Ctrl-C (default: answer once).",
     )(command)
+
+
+def _above_zero(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and seconds <= 0:
+        raise click.BadParameter("give more than 0 seconds")
+    return seconds
 
 
 def open_reader(

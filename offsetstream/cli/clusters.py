@@ -147,7 +147,7 @@ class _Gathering(Output):
     """An Output that keeps the answer of a cluster until all have answered."""
 
     def __init__(self, gathered: Gathered, output: Output) -> None:
-        super().__init__(output.output_format, output.file)
+        super().__init__(output.output_format, output.file, chosen=output.chosen)
         self._gathered = gathered
 
     def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:

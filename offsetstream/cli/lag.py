@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _GROUP, _TOPIC = Column("group", "GROUP", 15, of="group_id"), Column("topic", "TOPIC", 15)
 _LAG = Column("lag", "LAG", 8, "number")
 _TIME_LAG = Column("time_lag", "TIME-LAG", 8, "duration", sort="time_lag_seconds")
-_LAST_COMMIT = Column("last_commit", "LAST-COMMIT", 11, "duration", sort="committed_ms")
+_LAST_COMMIT = Column("last_commit", "LAST-COMMIT", 11, "duration", sort="since_commit_ms")
 _CLIENT = Column("client_id", "CLIENT-ID", 10)
 _NOTE, _SILENT_NOTE = Column("note", "NOTE"), Column("note")
 _MEMBER = Column("consumer_id", "CONSUMER-ID", 11, "member", of="member_id")
@@ -141,7 +141,8 @@ def _sum(rows: Rows) -> Row:
 
 def _complete(asked: Asked, row: Row) -> None:
     committed = row["committed_ms"]
-    row["last_commit"] = None if committed is None else duration_text(milliseconds(asked.age.now) - committed)
+    row["since_commit_ms"] = since = None if committed is None else milliseconds(asked.age.now) - committed
+    row["last_commit"] = None if since is None else duration_text(since)
     if "time_lag_seconds" in row:
         row["time_lag"] = waiting_time_text(row["time_lag_seconds"], at_least=row["time_lag_method"] == "at least")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice, starmap
@@ -116,17 +117,18 @@ class RereadParts(RereadRows):
                 yield dict(zip(part, row, strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Chosen:
-    """Which rows of an answer are printed, in which order: `--sort` and `--limit`."""
+    """Which rows of an answer are printed, in which order: `--sort` and `--limit`; without `--sort`, `worst` orders."""
 
     sort: str | None = None
     limit: int | None = None
+    worst: str | None = None
 
     def rows(self, columns: Sequence[Column], rows: Iterable[Row]) -> tuple[Iterable[Row], int]:
         """Return the rows to print, and how many are left out. Raise click's UsageError if there is no such column."""
-        if self.sort is not None:
-            rows = sort_rows(columns, rows, self.sort)
+        if order := self.sort or self.worst:
+            rows = sort_rows(columns, rows, order)
         if self.limit is None:
             return rows, 0
         every = list(rows)
@@ -137,18 +139,25 @@ class Chosen:
 
 
 def sort_rows(columns: Sequence[Column], rows: Iterable[Row], by: str) -> list[Row]:
-    """Sort by `COLUMN` or `COLUMN:desc`, named by its heading or its JSON name; rows without a value come last."""
+    """Sort by `COLUMN` or `COLUMN:desc`, named by its heading or its JSON name; rows without a value come last.
+
+    A heading counts before a JSON name, and levels sort by their severity.
+    """
     name, _, direction = by.partition(":")
     found = [each for each in columns if _plain(name) in {_plain(each.name), _plain(each.heading or each.name)}]
     if not found or direction not in {"", "asc", "desc"}:
         names = ", ".join(each.name for each in columns)
         raise click.UsageError(f"--sort {by}: give COLUMN or COLUMN:desc, with one of {names}")
-    column = found[0]
+    column = next((each for each in found if each.heading and _plain(each.heading) == _plain(name)), found[0])
     key = column.sort or column.of or column.name
-    values = [(_sort_key(row.get(key, row.get(column.name))), row) for row in rows]
+    cells = ((row.get(key, row.get(column.name)), row) for row in rows)
+    values = [(_sort_key(_SEVERITY.get(cell, cell) if column.unit == "level" else cell), row) for cell, row in cells]
     known = [each for each in values if each[0] is not None]
     known.sort(key=lambda each: each[0], reverse=direction == "desc")
     return [row for _, row in [*known, *(each for each in values if each[0] is None)]]
+
+
+_SEVERITY = {"OK": 0, "NOTFOUND": 1, "UNKNOWN": 2, "WARN": 3, "ERR": 4}  # Burrow's NOTFOUND: no such group
 
 
 def _plain(name: str) -> str:
@@ -307,11 +316,17 @@ def _page(texts: Iterable[str]) -> bool:
     As git does: less quits where all fits one screen, keeps colours, and leaves the text on the screen (FRX).
     """
     named = os.environ.get("OFFSETSTREAM_PAGER", os.environ.get("PAGER"))
-    if named is not None and named.strip() in {"", "cat"}:
+    if named is not None and (named.strip() in {"", "cat"} or not _is_command(named)):
         return False
     with _variables({"PAGER": named, "LESS": os.environ.get("LESS", "FRX")}):
         click.echo_via_pager(text.encode("utf-8", "backslashreplace").decode() for text in texts)
     return True
+
+
+def _is_command(text: str) -> bool:
+    with suppress(ValueError):  # an open quote
+        return bool(shlex.split(text))
+    return False
 
 
 @contextmanager
@@ -562,7 +577,7 @@ def _json(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _csv(names: Sequence[str], rows: Iterable[Row], *, raw: bool) -> Iterator[str]:
-    yield ",".join(names) + "\r\n"
+    yield ",".join(_csv_fields(names, raw=raw)) + "\r\n"
     for columns in _by_column(names, rows):
         fields = [_csv_fields(values, raw=raw) for values in columns]
         yield "".join([",".join(line) + "\r\n" for line in zip(*fields, strict=True)])

@@ -23,7 +23,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column, Output, RereadRows
-from offsetstream.cli.text import Instant, instant_text, print_line
+from offsetstream.cli.text import Instant, instant_text, print_line, printable
 from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds
 from offsetstream.tables.location import store_at
@@ -111,7 +111,7 @@ def sql(
                 {name: shown(value) for name, value in zip(running.columns, row, strict=True)} for row in running.rows()
             )
 
-        output.table([Column(name, name) for name in running.columns], RereadRows(rows))
+        output.table([Column(name, printable(name)) for name in running.columns], RereadRows(rows))
     click.get_current_context().exit(1 if failed else 0)
 
 

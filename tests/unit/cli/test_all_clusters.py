@@ -106,7 +106,10 @@ def test_the_exit_code_is_the_worst_of_the_clusters(settings: Path, tmp_path: Pa
     text = "".join(f'[clusters."{name}"]\ntables = "{settings}/tables/{name}"\n' for name in (*NAMES, "gone"))
     for clusters, code in [(text, 1), (f'{text}[clusters.unwell]\ntables = "{root}"\n', NOT_OK)]:
         file.write_text(clusters)
-        assert within("groups", "status", "--config", str(file), "--all-clusters").returncode == code
+        command = ("groups", "status", "--config", str(file), "--all-clusters")
+        assert within(*command).returncode == code
+    for output in ("json", "csv", "text"):
+        assert "unwell" in within(*command, "--limit", "1", "--output", output).stdout.replace("unwell: ", "")
 
 
 def test_a_missing_group_is_reported_with_its_cluster(settings: Path) -> None:

@@ -130,6 +130,11 @@ def test_a_limit_leaves_out_rows_and_says_so(run: Run, world: Path, command: tup
     assert len(shown) in {4, 5}  # heading, two rows, perhaps a closing sentence, and this
 
 
+def test_an_answer_is_never_repeated_without_a_pause(run: Run, world: Path) -> None:
+    shown = run("lag", "--all-groups", "--watch", "0", tables=world)
+    assert (shown.exit_code, "give more than 0 seconds" in shown.stderr) == (2, True)
+
+
 def test_text_of_lag_has_the_worst_first(run: Run, world: Path) -> None:
     rows = rows_of(run, world, "lag", "--all-groups", *END)
     shown = run("lag", "--all-groups", *END, tables=world).stdout.splitlines()[1:-1]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.cli.output import Block, Blocks, Column, Output, RereadParts, RereadRows, merge_blocks
+from offsetstream.cli.output import Block, Blocks, Column, Output, RereadParts, RereadRows, merge_blocks, sort_rows
 from offsetstream.cli.text import printable
 from offsetstream.errors import TablesError, UsageError
 
@@ -54,6 +54,14 @@ def test_csv_has_a_header_and_tells_null_from_empty(capsysbinary: pytest.Capture
     )
     Output("csv").table([Column("x"), Column("y")], [{"x": "", "y": None}])
     assert capsysbinary.readouterr().out == b'x,y\r\n"",\r\n'
+
+
+def test_levels_sort_by_severity_and_a_heading_counts_before_a_name() -> None:
+    columns = (Column("partition"), Column("place", "PARTITION", 9), Column("level", "LEVEL", 5, "level"))
+    levels = ["WARN", "OK", "ERR", "UNKNOWN"]
+    rows = [{"level": level, "place": place, "partition": 0} for level, place in zip(levels, "dbca", strict=True)]
+    assert [row["level"] for row in sort_rows(columns, rows, "level:desc")] == ["ERR", "WARN", "UNKNOWN", "OK"]
+    assert [row["place"] for row in sort_rows(columns, rows, "partition")] == [*"abcd"]
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "csv"])
@@ -204,6 +212,11 @@ def test_csv_has_no_formulas(value: str, tmp_path: Path) -> None:
     (_, (cell, _)) = csv.reader(io.StringIO(written("csv", [value], tmp_path / "x").decode(), newline=""))
     assert cell == f"'{value}"
     assert written("json", [value], tmp_path / "y") == written("json", [value], tmp_path / "z", raw=True)
+
+
+def test_names_of_csv_columns_are_written_as_cells_are(tmp_path: Path) -> None:
+    Output("csv", str(tmp_path / "f")).table([Column("a,b"), Column("=c")], [{"a,b": 1, "=c": 2}])
+    assert (tmp_path / "f").read_bytes() == b'"a,b",\'=c\r\n1,2\r\n'
 
 
 @pytest.mark.parametrize("value", ["-1", "-1.5", "1=1", "a-b", "", " ", "'=1", "10"])

@@ -100,6 +100,7 @@ def test_levels_have_colours_unless_the_user_wants_none(
         (1000, (), {}, False),  # it fits the screen
         (5, ("--no-pager",), {}, False),
         (5, (), {"PAGER": "cat"}, False),
+        (5, (), {"PAGER": "less '"}, False),  # no command
         (5, (), {"OFFSETSTREAM_PAGER": "", "PAGER": "less"}, False),
         (5, (), {"OFFSETSTREAM_PAGER": "less -S", "PAGER": "cat"}, True),
     ],
