@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.output import Column
-from offsetstream.cli.text import capitalized, counted, duration_text, instant_text, print_line, time_text
+from offsetstream.cli.text import capitalized, counted, duration_text, instant_text, length_text, print_line, time_text
 from offsetstream.errors import NoTableError
 from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
 from offsetstream.tables.placement import Placement, read_placement
@@ -103,11 +103,13 @@ class Age:
         if until is not None and until <= oldest:
             return unread.removeprefix(", ") if never_read else ""
         if until is not None and until <= self.now:
-            text = f"data as of {instant_text(oldest)} ({_length(until - oldest)} before the end of the period{note})"
+            text = (
+                f"data as of {instant_text(oldest)} ({length_text(until - oldest)} before the end of the period{note})"
+            )
         elif self.now - oldest <= self.trigger:
             text = f"as of {instant_text(oldest)}"
         else:
-            text = f"data as of {instant_text(oldest)} ({_length(self.now - oldest)} old{note})"
+            text = f"data as of {instant_text(oldest)} ({length_text(self.now - oldest)} old{note})"
         return text + (unread if never_read else "")
 
     def line_if_old(self, tables: Store, groups: Collection[str] = ()) -> str | None:
@@ -197,7 +199,7 @@ class Age:
         ahead = max(known, default=self.now) - datetime.now(UTC)
         if ahead > _CLOCKS_DIFFER:
             lines.append(
-                f"This machine's clock is {_length(ahead)} behind the job's clock: all ages are too low by that"
+                f"This machine's clock is {length_text(ahead)} behind the job's clock: all ages are too low by that"
             )
         stale = [as_of for as_of, is_stale in selected if is_stale]
         if stale:
@@ -213,7 +215,7 @@ class Age:
         oldest = min(known)
         hint = "is the job running?" if is_all else "'offsetstream partitions' shows which"
         return (
-            f"STALE: nothing is known of the last {_length(self.now - oldest)}, "
+            f"STALE: nothing is known of the last {length_text(self.now - oldest)}, "
             f"since {instant_text(oldest)}{for_some and ',' + for_some}: {hint}"
         )
 
@@ -251,10 +253,6 @@ class Age:
 def _selected(by_partition: Mapping[int, T], partitions: Collection[int] | None) -> list[T]:
     """Return the values of some offsets partitions, or of all (None)."""
     return [value for number, value in by_partition.items() if partitions is None or number in partitions]
-
-
-def _length(length: timedelta) -> str | None:
-    return duration_text(length / timedelta(milliseconds=1))
 
 
 def _was(number: int) -> str:

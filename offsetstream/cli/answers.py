@@ -17,7 +17,7 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import complete_ids, expand, missing_of, no_history_messages, unknown_text
 from offsetstream.cli.options import (
-    SECONDS,
+    PAUSE,
     Command,
     config_option,
     max_age_option,
@@ -43,6 +43,7 @@ class Found:
     """What an answer has found: its rows, their columns, a closing sentence that sums them up, and the exit code.
 
     `missing` has an error message for each requested name that was not found. `warnings` are printed before the rows.
+    `order` sorts the rows as `--sort` would, which wins.
     """
 
     columns: Sequence[Column]
@@ -51,6 +52,7 @@ class Found:
     exit_code: int = 0
     missing: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    order: str | None = None
 
 
 @dataclass
@@ -184,7 +186,7 @@ class Answer:
             found = self._found(
                 asked, [each for each in group if each in groups], [each for each in topic if each in topics]
             )
-            output.chosen.worst = self.worst if output.is_text or self.orders_data else None
+            found.order = self.worst if output.is_text or self.orders_data else None
             return found
 
         return ask
@@ -249,29 +251,14 @@ _CELLS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-_PATTERN = "an id or a pattern such as 'team-a-*'"
-
-
 def group_options(command: Command) -> Command:
     """Add `--group`, repeatable; without it the answer is about all groups."""
-    return click.option(
-        "--group",
-        multiple=True,
-        metavar="GROUP",
-        shell_complete=complete_ids("group_id"),
-        help=f"Select this group: {_PATTERN} (repeatable; default: all groups).",
-    )(command)
+    return _ids_option("group", "group_id", "default: all groups")(command)
 
 
 def named_group_options(command: Command) -> Command:
     """Add `--group` and `--all-groups`, of which one is required (`require_groups`)."""
-    group = click.option(
-        "--group",
-        multiple=True,
-        metavar="GROUP",
-        shell_complete=complete_ids("group_id"),
-        help=f"Select this group: {_PATTERN} (repeatable; or --all-groups).",
-    )
+    group = _ids_option("group", "group_id", "or --all-groups")
     return group(click.option("--all-groups", is_flag=True, help="Select all groups.")(command))
 
 
@@ -283,13 +270,17 @@ def require_groups(groups: Collection[str], all_groups: bool) -> None:
 
 def topic_options(command: Command) -> Command:
     """Add `--topic`, repeatable."""
+    return _ids_option("topic", "topic", "default: all topics")(command)
+
+
+def _ids_option(kind: str, column: str, otherwise: str) -> Callable[[Command], Command]:
     return click.option(
-        "--topic",
+        f"--{kind}",
         multiple=True,
-        metavar="TOPIC",
-        shell_complete=complete_ids("topic"),
-        help=f"Select this topic: {_PATTERN} (repeatable; default: all topics).",
-    )(command)
+        metavar=kind.upper(),
+        shell_complete=complete_ids(column),
+        help=f"Select this {kind}: an id or a pattern such as 'team-a-*' (repeatable; {otherwise}).",
+    )
 
 
 def partition_options(command: Command) -> Command:
@@ -359,17 +350,10 @@ def watch_option(command: Command) -> Command:
     """Add `--watch`."""
     return click.option(
         "--watch",
-        type=SECONDS,
-        callback=_above_zero,
+        type=PAUSE,
         metavar="SECONDS",
         help="Repeat the answer at this interval until Ctrl-C (default: answer once).",
     )(command)
-
-
-def _above_zero(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
-    if seconds is not None and seconds <= 0:
-        raise click.BadParameter("give more than 0 seconds")
-    return seconds
 
 
 def open_reader(
@@ -509,6 +493,6 @@ def _print(output: Output, answer: Found, *, clears: bool) -> None:
     for warning in answer.warnings:
         print_line(warning, fg="red")
     if answer.rows or not answer.missing or not output.is_text:
-        output.table(answer.columns, answer.rows, closing=answer.closing)
+        output.table(answer.columns, answer.rows, order=answer.order, closing=answer.closing)
     for message in answer.missing:
         print_line(f"Error: {message}")

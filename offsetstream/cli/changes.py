@@ -32,6 +32,7 @@ from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
+from offsetstream.tables.location import parse_tables
 
 if TYPE_CHECKING:
     from offsetstream.cluster.group_admin import GroupAdmin
@@ -197,7 +198,6 @@ def show_or_execute(output: Output, operator: Operator, live: Session, plan: Pla
 
 def _folder(operator: Operator) -> Path:
     from offsetstream.operations.undo import default_folder  # noqa: PLC0415 - slow
-    from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - slow
 
     return Path(operator.snapshots) if operator.snapshots else default_folder(parse_tables(operator.tables))
 

@@ -119,6 +119,7 @@ class Gathered:
     parts: list[Part] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     is_table: bool = True
+    order: str | None = None  # of the rows of a table
 
     def collecting_output(self, output: Output) -> Output:
         """Return an Output that collects the answer instead of printing it to `output`."""
@@ -137,7 +138,7 @@ class Gathered:
         if not self.is_table:
             output.blocks(merge_blocks(blocks))
         elif blocks:
-            output.table(all_columns(blocks), [row for block in blocks for row in block.rows])
+            output.table(all_columns(blocks), [row for block in blocks for row in block.rows], order=self.order)
         for part in self.parts:
             if part.closing is not None:
                 print_line(f"{part.cluster}: {part.closing}", err=not (output.is_text and output.file is None))
@@ -147,11 +148,14 @@ class _Gathering(Output):
     """An Output that keeps the answer of a cluster until all have answered."""
 
     def __init__(self, gathered: Gathered, output: Output) -> None:
-        super().__init__(output.output_format, output.file, chosen=output.chosen)
+        super().__init__(output.output_format, output.file)
         self._gathered = gathered
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Row], *, order: str | None = None, closing: Closing = None
+    ) -> None:
         """Keep the table. Read its rows now: the caller reports missing names after this call."""
+        self._gathered.order = order
         self._keep([Block(columns, list(rows))], closing)
 
     def blocks(self, blocks: Iterable[Blocks], *, closing: Closing = None) -> None:

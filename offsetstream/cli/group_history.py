@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsetstream.cli.answers import Answer, Asked, Row, Rows, fetch_sorted, in_period
 from offsetstream.cli.output import Column
-from offsetstream.cli.text import counted, duration_text
+from offsetstream.cli.text import counted, length_text
 
 if TYPE_CHECKING:
     from offsetstream.views.reader import ViewReader
@@ -28,7 +28,7 @@ def _closing(asked: Asked, rows: Rows) -> str:
     first, last = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     lost = sum(row["epochs_without_record"] or 0 for row in rows)
     more = f" ({lost} more started and did not finish)" if lost else ""
-    lasted = f" in {_text(last - first)}" if len(rows) > 1 else ""
+    lasted = f" in {length_text(last - first)}" if len(rows) > 1 else ""
     summary = f"{counted(len(rows), 'rebalance')}{lasted}{more}"
     groups = {row["group_id"] for row in rows}
     if len(groups) > 1:
@@ -38,12 +38,8 @@ def _closing(asked: Asked, rows: Rows) -> str:
         return f"{summary}{period}."
     total = sum((end - start for start, end in pauses), timedelta())
     longest = max(end - start for start, end in pauses)
-    paused = f"the group paused its commits for {_text(total)} in total, {_text(longest)} at most"
+    paused = f"the group paused its commits for {length_text(total)} in total, {length_text(longest)} at most"
     return f"{summary}{period}; {paused}."
-
-
-def _text(length: timedelta) -> str | None:
-    return duration_text(length / timedelta(milliseconds=1))
 
 
 def _pauses(reader: ViewReader, rows: Rows) -> list[tuple[datetime, datetime]]:

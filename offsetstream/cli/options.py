@@ -56,7 +56,7 @@ class Value(ParamType[Any]):
             return self.fail(str(error), param, ctx)
 
 
-SECONDS, BROKERS = Value(kinds.SECONDS), Value(kinds.BROKERS)
+SECONDS, PAUSE, BROKERS = Value(kinds.SECONDS), Value(kinds.PAUSE), Value(kinds.BROKERS)
 
 
 def typed_flags(names: Iterable[str]) -> list[str]:

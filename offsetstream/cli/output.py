@@ -117,17 +117,19 @@ class RereadParts(RereadRows):
                 yield dict(zip(part, row, strict=True))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chosen:
-    """Which rows of an answer are printed, in which order: `--sort` and `--limit`; without `--sort`, `worst` orders."""
+    """Which rows of an answer are printed, in which order: `--sort` and `--limit`."""
 
     sort: str | None = None
     limit: int | None = None
-    worst: str | None = None
 
-    def rows(self, columns: Sequence[Column], rows: Iterable[Row]) -> tuple[Iterable[Row], int]:
-        """Return the rows to print, and how many are left out. Raise click's UsageError if there is no such column."""
-        if order := self.sort or self.worst:
+    def rows(self, columns: Sequence[Column], rows: Iterable[Row], order: str | None) -> tuple[Iterable[Row], int]:
+        """Return the rows to print, and how many are left out. Without `--sort`, `order` sorts them like it.
+
+        Raise click's UsageError if there is no such column.
+        """
+        if order := self.sort or order:
             rows = sort_rows(columns, rows, order)
         if self.limit is None:
             return rows, 0
@@ -222,13 +224,15 @@ class Output:
         if self.file is None and terminal() is not None:
             click.clear()
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Row], *, closing: Closing = None) -> None:
-        """Print one table. Raise UsageError if the file cannot be written.
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Row], *, order: str | None = None, closing: Closing = None
+    ) -> None:
+        """Print one table, sorted by `order` unless by `--sort`. Raise UsageError if the file cannot be written.
 
         The format text may iterate over the rows twice. `closing` is a sentence, or a function that returns one after
         the last row. It follows the table in text; for JSON and CSV it goes to stderr.
         """
-        rows, left_out = self.chosen.rows(columns, rows)
+        rows, left_out = self.chosen.rows(columns, rows, order)
         names = [column.name for column in columns]
         if self.is_text:
             lines = chain(text_lines(Block(columns, rows), self._window()), _closing_lines(closing))

@@ -12,7 +12,7 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import expand, require_known
-from offsetstream.cli.options import SECONDS, config_option, max_age_option, tables_option
+from offsetstream.cli.options import PAUSE, config_option, max_age_option, tables_option
 from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.text import capitalized, instant_text, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
@@ -37,7 +37,7 @@ Examples:
 @click.option("--show-hosts", is_flag=True, help="Show hosts of clients.")
 @click.option(
     "--watch",
-    type=SECONDS,
+    type=PAUSE,
     metavar="SECONDS",
     help="Write the page again this often, until Ctrl-C or SIGTERM (default: once).",
 )

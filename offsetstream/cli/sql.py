@@ -27,6 +27,7 @@ from offsetstream.cli.text import Instant, instant_text, print_line, printable
 from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds
 from offsetstream.tables.location import store_at
+from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas
 
 _LIST = (Column("name", "NAME", 24), Column("kind", "KIND", 5), Column("at", "AT"), Column("what", "WHAT"))
 
@@ -121,7 +122,6 @@ def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> N
 
 
 def _print_names(output: Output) -> None:
-    from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas  # noqa: PLC0415 - slow
     from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
     rows = [

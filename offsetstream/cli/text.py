@@ -135,6 +135,11 @@ def duration_text(milliseconds: float | None) -> str | None:
     return f"{sign}{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
 
 
+def length_text(length: timedelta) -> str | None:
+    """Return a length of time as `duration_text` does."""
+    return duration_text(length / timedelta(milliseconds=1))
+
+
 def waiting_time_text(seconds: float | None, *, at_least: bool) -> str | None:
     """Return how long a message has waited; with `>` if it waited longer than the samples can show."""
     text = None if seconds is None else duration_text(seconds * 1000)

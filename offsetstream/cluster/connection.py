@@ -322,7 +322,7 @@ def kafka_name(error: KafkaError) -> str:
     return _NAMES.get(error.code()) or str(error.name()).lstrip("_")
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds
 
 
 def patience(retry: retry_base, timeout: float) -> Retrying:
@@ -333,7 +333,7 @@ def patience(retry: retry_base, timeout: float) -> Retrying:
     return Retrying(
         retry=retry,
         stop=stop_after_delay(timeout),
-        wait=wait_random_exponential(_FIRST_PAUSE, _LONGEST_PAUSE),
+        wait=wait_random_exponential(FIRST_PAUSE, LONGEST_PAUSE),
         retry_error_callback=_last_outcome,
     )
 

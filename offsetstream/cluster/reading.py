@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 from offsetstream.cluster.answers import Place
 from offsetstream.cluster.client import require_to_read
+from offsetstream.cluster.connection import FIRST_PAUSE, LONGEST_PAUSE
 from offsetstream.cluster.log_ends import NO_LEADER, NO_TOPIC, Answers, LogEnd, NoEnd, TopicPartitionKey
 from offsetstream.cluster.metadata import STALE, MetadataCache
 from offsetstream.cluster.records import OUT_OF_RANGE, IsolationLevel, Record, read_at
 
 _TEMPORARY = STALE - {NO_TOPIC, "UNKNOWN_TOPIC_ID"}  # a deleted topic is permanent
 Position: TypeAlias = tuple[Place, int]  # a partition and an offset
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 _BACKOFF_FACTOR = 8  # read from further back if compaction and transactions left too few records
 _MAX_OFFSETS_BACK = 10_000  # or the number of requested records, if larger
 
@@ -238,11 +238,11 @@ def rounds_of(wanted: Collection[Position]) -> Iterator[dict[Place, int]]:
 
 def _attempts(deadline: float | None) -> Iterator[None]:
     """Yield once, and again after growing pauses until the deadline."""
-    pause = _FIRST_PAUSE
+    pause = FIRST_PAUSE
     yield
     while deadline is not None and time.monotonic() + pause < deadline:
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, LONGEST_PAUSE)
         yield
 
 

@@ -23,10 +23,9 @@ from offsetstream.tables.rows import with_constant_columns
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import NO_BATCH
 from offsetstream.tables.write import TableWriter, append_from_tasks
 
-_NO_BATCH = BatchId(0, -1)  # no checkpoint: neither a batch nor a load writes these rows
 _END = (1 << 63) - 1
 
 
@@ -65,11 +64,11 @@ def fill_history(spark: SparkSession, tables: Store, say: Callable[[str], None],
 def _fill(spark: SparkSession, tables: Store, undecoded: Undecoded, names: dict[str, str]) -> None:
     partition, log_id = undecoded.log
     writer, spans = TableWriter(spark, tables), {undecoded.log: Span(0, undecoded.end)}
-    decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, _NO_BATCH)
+    decoding = Decoding(spans, {table: {} for table in DECODED_TABLES}, NO_BATCH)
     with changes_in_tasks(writer, [recorded(writer.rows(RECORDS), spans)], decoding, names) as found:
         for table, changes in found.items():
             once = Transaction(f"offsetstream/{table}/fill/{partition}/{log_id}", 1)
-            append_from_tasks(tables, table, changes, _NO_BATCH, once)
+            append_from_tasks(tables, table, changes, NO_BATCH, once)
     _record_complete(tables, undecoded.log)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -13,7 +13,7 @@ from offsetstream.errors import TablesError, first_line
 from offsetstream.tables.lookup import fetch_rows
 from offsetstream.tables.store import Store
 from offsetstream.views.instant import InstantReader
-from offsetstream.views.reader import ViewReader
+from offsetstream.views.reader import ViewReader, instant_sql
 from offsetstream.views.verdicts import NOT_LOOKED
 
 Row = dict[str, Any]
@@ -178,7 +178,7 @@ def find(store: Store, period: Period, groups: Collection[str] = (), *, is_past:
     whole = InstantReader(store, period.until, wanted) if is_past else ViewReader(store, groups=wanted)
     since = whole if is_past else ViewReader(store, groups=wanted, since=period.since)
     for reader in {id(each): each for each in (whole, since)}.values():
-        literals = f"{_literal(period.until)} AS now_at, {_literal(period.since)} AS since_at"
+        literals = f"{instant_sql(period.until)} AS now_at, {instant_sql(period.since)} AS since_at"
         reader.define("clock", f"SELECT {literals}")
     rows = {name: _rows(whole if name == "status" else since, name, period) for name in _QUERIES}
     return Found(period, groups, rows)
@@ -190,8 +190,8 @@ def _rows(reader: ViewReader, name: str, period: Period) -> list[Row]:
     for table in _TABLES:
         reader.define_table(table)
     values = {
-        "$from": _literal(period.since),
-        "$to": _literal(period.until),
+        "$from": instant_sql(period.since),
+        "$to": instant_sql(period.until),
         "$step": str(period.step),
         "$pixel": str(max(period.seconds / _PIXELS, 0.1)),
         "$not_looked": f"'{NOT_LOOKED}'",
@@ -204,7 +204,3 @@ def _rows(reader: ViewReader, name: str, period: Period) -> list[Row]:
         return fetch_rows(reader.connection.sql(query))
     except (duckdb.Error, OSError) as error:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
-
-
-def _literal(at: datetime) -> str:
-    return f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"

@@ -101,6 +101,12 @@ def _seconds(value: float | str) -> float:
     return seconds
 
 
+def _pause(value: float | str) -> float:
+    if not (seconds := _seconds(value)):
+        raise ValueError("give more than 0 seconds")
+    return seconds
+
+
 def _age(value: float | str) -> float:
     return math.inf if str(value).strip().lower() in ("none", "inf") else _seconds(value)
 
@@ -192,6 +198,7 @@ BROKERS = Kind("a text", (str,), _brokers)
 INTERVAL = Kind("a text", (str,), _interval)  # of time, in Spark's notation
 MINUTES = Kind("a number of minutes", (int, float), _minutes, _in_minutes)
 SECONDS = Kind("a number of seconds", (int, float), _seconds)
+PAUSE = Kind("a number of seconds", (int, float), _pause)  # between two answers
 # In seconds; 'none' is infinite: nothing is too old.
 AGE = Kind(
     "a number of seconds, or none", (int, float, str), _age, lambda value: "none" if value == math.inf else value

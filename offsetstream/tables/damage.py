@@ -101,7 +101,7 @@ def damage_in(error: BaseException, store: Store | None = None) -> DamagedTableE
 
     `store`: the tables, if they are known; else the error tells where they are.
     """
-    from offsetstream.tables.location import store_at  # noqa: PLC0415 - avoids a circular import
+    from offsetstream.tables.location import store_at  # noqa: PLC0415 - rarely needed
 
     if isinstance(error, DamagedTableError):
         return error

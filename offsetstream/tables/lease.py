@@ -28,14 +28,13 @@ from offsetstream.tables.names import JOB_LEASE
 from offsetstream.tables.schema import require_version
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
-from offsetstream.tables.transaction import last_checkpoint_id
+from offsetstream.tables.transaction import TAKEN_OVER, last_checkpoint_id
 
 LIFETIME = timedelta(seconds=60)  # six heartbeats
 POLL_SECONDS = 1.0
 ROW = "offsets"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 ALL_PARTITIONS = "all"  # in a reload request
-_TAKEN_OVER = "another job has taken over the lease of these tables: this one stops"
 _JUST_TAKEN = "another job has just taken the lease of these tables: only one may write to them"
 
 
@@ -121,7 +120,7 @@ class Lease:
     def _checked_row(self) -> LeaseRow:
         row = _row_of(self._rows.rows)
         if row is None or row.owner != self.owner:
-            raise LeaseError(_TAKEN_OVER)
+            raise LeaseError(TAKEN_OVER)
         self.seen = row
         return row
 
@@ -144,7 +143,7 @@ class Lease:
                 self._rows.table.refresh()
                 raise
         if not updated:
-            raise LeaseError(_TAKEN_OVER)
+            raise LeaseError(TAKEN_OVER)
 
 
 def read_lease(tables: Store) -> LeaseRow | None:

@@ -17,7 +17,7 @@ from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 from offsetstream.errors import TablesError, first_line, is_interrupt
 from offsetstream.tables.damage import damaged_table
 from offsetstream.tables.location import is_utf8
-from offsetstream.tables.schema import require_version
+from offsetstream.tables.schema import load_schema, require_version
 from offsetstream.tables.store import Source, Store
 
 if TYPE_CHECKING:
@@ -155,8 +155,6 @@ def _expression(table: str, column: str, existing: Sequence[str]) -> duckdb.Expr
     source = column.removesuffix("_ms")
     if source in existing:
         return FunctionExpression("epoch_ms", ColumnExpression(source)).alias(column)
-    from offsetstream.tables.schema import load_schema  # noqa: PLC0415 - rarely needed
-
     if source not in load_schema(table).column_names:
         raise ValueError(f"{table} has no column {column}")
     return ConstantExpression(None).alias(column)

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from offsetstream.errors import TablesError
+from offsetstream.tables.sql import literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +86,12 @@ class TableSchema:
     def column_names(self) -> tuple[str, ...]:
         """The column names in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def columns_sql(self) -> str:
+        """The columns with their comments, for CREATE TABLE in Spark."""
+        told = (f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}" for column in self.columns)
+        return ", ".join(told)
 
     @property
     def position(self) -> str:

@@ -17,6 +17,8 @@ from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import HISTORY_DAY, all_schemas
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
+TAKEN_OVER = "another job has taken over the lease of these tables: this one stops"
+
 
 @dataclass(frozen=True)
 class BatchId:
@@ -42,6 +44,9 @@ class BatchId:
     def signature(self, day: date) -> dict[str, Any]:
         """Return the columns that say which batch wrote a history's row, and on which day."""
         return {"checkpoint_id": self.checkpoint_id, "batch_id": self.batch_id, HISTORY_DAY: day}
+
+
+NO_BATCH = BatchId(0, -1)  # no checkpoint: neither a batch nor a load of a job
 
 
 def app_id(table: str) -> str:
@@ -120,5 +125,5 @@ def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
         return Transaction(app_id(table.name), batch.version - batch.has_more)
     last = table.transaction_version(load_app_id(table.name))
     if last is not None and last >> 32 > batch.checkpoint_id:
-        raise LeaseError("another job has taken over the lease of these tables: this one stops")
+        raise LeaseError(TAKEN_OVER)
     return Transaction(load_app_id(table.name), max(last or 0, batch.version) + 1)

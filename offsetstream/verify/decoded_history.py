@@ -43,7 +43,7 @@ from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import EVERY_ROW, Store
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import NO_BATCH
 from offsetstream.verify.difference import RECORDS as OF_RECORDS
 from offsetstream.verify.difference import Difference, lasting, row_differences, value_differences
 from offsetstream.verify.topic import thinned_below
@@ -61,7 +61,6 @@ _LOOKED_AT = 1000  # differing rows examined per table and portion
 _LOG = ("offsets_partition", "log_id")
 _GROUP = (*_LOG, "group_id")
 _PLACE = (*_GROUP, "record_offset")
-_NOBODY = BatchId(0, -1)  # its batch id marks every load
 _Tables = dict[str, pa.Table]
 _AT_ONCE = 16 << 20  # bytes of JSON per portion
 _BYTES_OF_RECORD = 200  # in addition to its JSON
@@ -194,7 +193,7 @@ def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[
         for place in places.to_pylist():
             ends[place["offsets_partition"], place["log_id"]].add(place["record_offset"])
     spans = {log: replace(span, steps_end_at=frozenset(ends[log])) for log, span in spans.items()}
-    return changes_on_driver(recorded, Decoding(spans, {table: {} for table in DECODED_TABLES}, _NOBODY), names)
+    return changes_on_driver(recorded, Decoding(spans, {table: {} for table in DECODED_TABLES}, NO_BATCH), names)
 
 
 def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping[int, datetime | None]) -> pa.Table:
@@ -203,7 +202,8 @@ def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping
     If such a load did not find a group in the log, the group ended with its last offset, and no record explains that.
     It is also unknown which cells were removed. This happens only before the history is complete.
     """
-    loaded = [rows.filter(pc.equal(rows["batch_id"], _NOBODY.batch_id)) for rows in written.values()]
+    # The batch id of every load is that of no batch.
+    loaded = [rows.filter(pc.equal(rows["batch_id"], NO_BATCH.batch_id)) for rows in written.values()]
     places = pa.concat_tables(rows.select([*_PLACE, "record_timestamp"]) for rows in loaded)
     places = places.group_by(list(_PLACE)).aggregate([("record_timestamp", "min")])
     unexplained = places.join(recorded.select(_PLACE), list(_PLACE), join_type="left anti")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from offsetstream.tables.lookup import fetch_rows
 from offsetstream.tables.schema import all_schemas, is_history
 from offsetstream.tables.store import Store
 from offsetstream.views.files import load_view
-from offsetstream.views.reader import ViewReader, columns_of
+from offsetstream.views.reader import ViewReader, columns_of, instant_sql
 
 # State tables, and the view with their content at an instant.
 _STATE = {
@@ -70,7 +70,7 @@ class InstantReader(ViewReader):
     """
 
     def __init__(self, store: Store, at: datetime, groups: Collection[str] | None = None) -> None:
-        self._literal = f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
+        self._literal = instant_sql(at)
         super().__init__(
             store,
             {"clock": f"SELECT {self._literal} AS now_at, {self._literal} - INTERVAL '1' DAY AS since_at"},

@@ -152,7 +152,7 @@ class ViewReader:
             return
         for table in view.reads:
             self.define_table(table)
-        literal = "" if at is None else f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
+        literal = "" if at is None else instant_sql(at)
         query = view.duckdb_sql.replace("$at", literal)
         with _told(_doing(view.name)):
             if view.name in RECENT_VIEWS:
@@ -351,6 +351,11 @@ def _told(what: str) -> Iterator[None]:
         if is_interrupt(error):
             raise
         raise damage_in(error) or TablesError(f"cannot {what}: {first_line(error)}") from error
+
+
+def instant_sql(at: datetime) -> str:
+    """Return the instant as a literal of DuckDB."""
+    return f"TIMESTAMPTZ '{at.astimezone(UTC).isoformat()}'"
 
 
 def nearest_text(name: str, known: Iterable[str], number: int = 3) -> str:

@@ -43,8 +43,7 @@ def _registered(schema: TableSchema, store: Store, place: str, columns: str = ""
 
 
 def _columns(schema: TableSchema) -> str:
-    told = (f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}" for column in schema.columns)
-    return f" ({', '.join(told)})"
+    return f" ({schema.columns_sql})"
 
 
 _OF_SPARK = "spark_catalog"

@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 from offsetstream.errors import ConflictError, TablesError, first_line
 from offsetstream.tables.catalog_store.commits import CHANGES, as_first_commit
 from offsetstream.tables.catalog_store.errors import is_conflict
-from offsetstream.tables.schema import SWITCHED_OFF, ColumnSchema, TableSchema
+from offsetstream.tables.schema import SWITCHED_OFF, TableSchema
 from offsetstream.tables.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def create_table(store: CatalogStore, schema: TableSchema, properties: Mapping[s
     """Create a table unless it exists; TablesError if the catalog rejects it."""
     name, spark = store.table(schema.name), store.writer_session(schema.name, CHANGES).spark
     in_catalog = f"{quoted(store.catalog)}.{quoted(store.schema)}"
-    columns = ", ".join(map(column_sql, schema.columns))
+    columns = schema.columns_sql
     partitioned = f"PARTITIONED BY ({', '.join(schema.partitioned_by)})" if schema.partitioned_by else ""
     try:
         if not spark.catalog.databaseExists(in_catalog):  # so an existing one needs no rights
@@ -72,11 +72,6 @@ def create_table(store: CatalogStore, schema: TableSchema, properties: Mapping[s
 def _appeared(store: CatalogStore, name: str) -> Snapshot | None:
     """Return the table as soon as it is there; None if it does not come."""
     return store.opened(name)
-
-
-def column_sql(column: ColumnSchema) -> str:
-    """Return the SQL of a column for CREATE TABLE and ADD COLUMNS."""
-    return f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}"
 
 
 def options_of(properties: dict[str, str]) -> str:
