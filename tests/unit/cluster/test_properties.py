@@ -70,30 +70,28 @@ def test_properties_can_be_read_again(tmp_path: Path) -> None:
     assert first.read_again() == read_properties(path, first) == both[1]
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    path = str(tmp_path / "none")
-    with pytest.raises(UsageError) as raised:
-        read_properties(path)
-    assert str(raised.value) == f"cannot read the client properties {path}: No such file or directory"
-
-
-def test_a_folder_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read the client properties .*: Is a directory"):
-        read_properties(str(tmp_path))
-
-
-def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read the client properties {path}: No such file or directory"),
+        (
+            b"\xfe\xed\xfe\xed\x00\x00\x00\x02sesame",
+            "{path} is not a file of client properties: it is binary (byte 0x00)",
+        ),
+        (b"password=a\\u12sesame", "cannot read the client properties {path}: "),
+    ],
+    ids=["missing", "keystore", "broken escape"],
+)
+def test_an_unreadable_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "client.properties"
-    path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02secret")  # as a keystore begins
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(UsageError) as raised:
         read_properties(str(path))
-    assert str(raised.value) == f"{path} is not a file of client properties: it is binary (byte 0x00)"
-
-
-def test_a_broken_escape_is_not_quoted(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the client properties") as raised:
-        read_properties(file(tmp_path, "password=a\\u12x"))
-    assert "u12" not in str(raised.value)
+    assert str(raised.value).startswith(said.format(path=path))
+    assert "sesame" not in str(raised.value)
+    with pytest.raises(UsageError, match=r"cannot read the client properties .*: Is a directory"):
+        read_properties(str(tmp_path))
 
 
 def test_sparks_options_are_kafkas_with_a_prefix() -> None:

@@ -52,10 +52,29 @@ def test_a_message_cut_at_any_byte_is_an_error() -> None:
                 decoder(data[:length])
 
 
-def test_user_data_may_be_empty_or_null() -> None:
-    for user_data in (b"", None):
-        subscription: dict[str, Any] = {"topics": [], "userData": user_data}
-        assert decode_subscription(encode_subscription(subscription, 0)) == subscription
+_PARTITIONS = "00000001 0003 666f6f 00000002 00000000 00000001"
+_OWNED = {"ownedPartitions": [{"topic": "foo", "partitions": [0, 1]}]}
+
+
+# The vectors of reference 3.1, written by Kafka 4.4's own serialiser.
+@pytest.mark.parametrize(
+    ("version", "data", "more"),
+    [
+        (0, {}, ""),
+        (1, _OWNED, _PARTITIONS),
+        (2, _OWNED | {"generationId": 7}, f"{_PARTITIONS} 00000007"),
+        (3, _OWNED | {"generationId": 7, "rackId": "r1"}, f"{_PARTITIONS} 00000007 0002 7231"),
+    ],
+)
+def test_messages_of_each_version(version: int, data: dict[str, Any], more: str) -> None:
+    subscription = {"topics": ["foo"], "userData": None, **data}
+    encoded = bytes.fromhex(f"000{version} 00000001 0003 666f6f ffffffff {more}")
+    assert (decode_subscription(encoded), encode_subscription(subscription, version)) == (subscription, encoded)
+    empty: dict[str, Any] = {"topics": [], "userData": b""}
+    assert decode_subscription(encode_subscription(empty, 0)) == empty
+    assignment = {"assignedPartitions": _OWNED["ownedPartitions"], "userData": None}
+    encoded = bytes.fromhex(f"000{version} {_PARTITIONS} ffffffff")
+    assert (decode_assignment(encoded), encode_assignment(assignment, version)) == (assignment, encoded)
 
 
 _CONNECT_ASSIGNMENT = bytes.fromhex("0001 0000 0003 6d2d31 0001 75 0000000000000009 ffffffff ffffffff 000000fa")

@@ -18,11 +18,6 @@ def fake_java(home: Path, script: str) -> Path:
     return java
 
 
-@pytest.fixture
-def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetstream.embedded.java.find_spec", lambda _: None)
-
-
 def says(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
 
@@ -52,38 +47,38 @@ def test_takes_java_25_from_pyspark_4_2_on(
         java_executable()
 
 
-@pytest.mark.parametrize(("version", "major"), [("1.8.0_402", 8), ("11.0.2", 11), ("24.0.1", 24)])
-def test_refuses_a_java_that_spark_does_not_support(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+BROKEN = "echo 'Unable to locate a Java Runtime.' >&2; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (says("1.8.0_402"), "is Java 8, which .* Install Java 17 or 21"),
+        (says("11.0.2"), "is Java 11, which .* Install Java 17 or 21"),
+        (says("24.0.1"), "is Java 24, which .* Install Java 17 or 21"),
+        (None, r"JAVA_HOME is .* it has no bin/java. Install Java 17"),
+        (BROKEN, r"not a working Java .Unable to locate a Java Runtime"),
+    ],
+)
+def test_refuses_a_java_home_that_spark_cannot_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, words: str
 ) -> None:
-    fake_java(tmp_path, says(version))
+    if script is not None:
+        fake_java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=f"is Java {major}, which .* Install Java 17 or 21"):
+    with pytest.raises(EnvironmentNotReadyError, match=words):
         java_executable()
 
 
-def test_names_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=r"JAVA_HOME is .* it has no bin/java. Install Java 17"):
-        java_executable()
-
-
-@pytest.mark.usefixtures("no_package")
 def test_says_that_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetstream.embedded.java.find_spec", lambda _: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentNotReadyError, match=r"Java is not installed .* Install Java 17"):
         java_executable()
 
 
-def test_quotes_a_java_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentNotReadyError, match=r"not a working Java .Unable to locate a Java Runtime"):
-        java_executable()
-
-
-@pytest.mark.parametrize("script", [says("11.0.2"), "echo 'Unable to locate a Java Runtime.' >&2; exit 1"])
+@pytest.mark.parametrize("script", [says("11.0.2"), BROKEN])
 def test_takes_the_packaged_java_if_the_one_on_path_is_unsupported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:

@@ -13,7 +13,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import offsetstream
 from offsetstream.cli.main import main
 from offsetstream.errors import UsageError
 from offsetstream.maintenance.settings import MaintenanceSettings
@@ -171,7 +170,7 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"max_silence": "long"}, "max_silence: 'long' is not a number of minutes"),
     ({"trigger": "often"}, "trigger: 'often' is not a valid interval: give"),
     ({"coordinator": "old"}, "coordinator: 'old' is not one of new, classic"),
-    ({"conf": ["a"]}, "conf: give NAME=VALUE"),
+    *(({"conf": conf}, "conf: give NAME=VALUE") for conf in (5, [1], "a=b", ["a"])),
     ({"metrics_allowed_host": "job"}, "metrics_allowed_host: 'job' is not a list"),
     (
         {"metrics_allowed_host": ["job:9464"]},
@@ -218,11 +217,6 @@ def test_invalid_folder_is_refused(name: str) -> None:
         JobSettings(bootstrap_server=SERVER, **wrong)
 
 
-def test_python_api_takes_the_settings() -> None:
-    assert offsetstream.JobSettings is JobSettings
-    assert callable(offsetstream.run)
-
-
 def test_the_environment_is_read_as_the_command_reads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = write(tmp_path, '[run]\nconf = {spark.a = "1"}')
     monkeypatch.setenv("OFFSETSTREAM_CONF", "spark.b=2 spark.c=3")
@@ -232,9 +226,3 @@ def test_the_environment_is_read_as_the_command_reads_it(monkeypatch: pytest.Mon
     assert made.conf == {"spark.b": "2", "spark.c": "3"}
     assert {name: shown[f"conf.{name}"][0] for name in made.conf} == made.conf
     assert JobSettings.load(file, bootstrap_server=SERVER, conf={"spark.d": "4"}).conf == {"spark.d": "4"}
-
-
-@pytest.mark.parametrize("conf", [5, [1], "a=b", ["a"]])
-def test_invalid_spark_settings_are_refused(conf: Any) -> None:
-    with pytest.raises(UsageError, match="the setting conf: give NAME=VALUE"):
-        JobSettings(bootstrap_server=SERVER, conf=conf)

@@ -1,4 +1,5 @@
 import threading
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -42,18 +43,13 @@ def nothing() -> None:
     """Ignore requests to reload."""
 
 
-def test_the_lease_is_released_at_the_end(tables: PathStore) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_lease_is_released_at_the_end(tables: PathStore, fails: bool) -> None:
     lease = Lease.acquire(tables)
-    with Heartbeat(lease, Asked(), nothing):
+    with suppress(ValueError), Heartbeat(lease, Asked(), nothing):
         assert lease.read().owner == lease.owner
-    row = read_lease(tables)
-    assert row is not None
-    assert row.owner is None
-
-
-def test_the_lease_is_released_after_an_error(tables: PathStore) -> None:
-    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), Asked(), nothing):
-        raise ValueError("of the job")
+        if fails:
+            raise ValueError("of the job")
     row = read_lease(tables)
     assert row is not None
     assert row.owner is None
@@ -103,20 +99,18 @@ def test_a_job_that_loses_the_lease_stops_with_an_error_and_does_not_release_it(
     assert second.read().owner == second.owner
 
 
-def test_the_jobs_own_error_takes_precedence_over_the_lost_lease(tables: PathStore) -> None:
+@pytest.mark.parametrize(
+    ("raised", "ends_with"),
+    [(ValueError("of the job"), ValueError), (ConflictError("Concurrent transaction failed"), LeaseError)],
+)
+def test_the_jobs_own_error_takes_precedence_over_the_lost_lease_unless_that_caused_it(
+    tables: PathStore, raised: Exception, ends_with: type[Exception]
+) -> None:
     asked = Asked()
-    with pytest.raises(ValueError, match="of the job"), Heartbeat(Lease.acquire(tables), asked, nothing):
+    with pytest.raises(ends_with, match=r"of the job|taken over"), Heartbeat(Lease.acquire(tables), asked, nothing):
         take_over(tables)
         assert asked.at_all.wait(LONG)
-        raise ValueError("of the job")
-
-
-def test_a_write_that_the_next_job_shut_out_ends_with_the_error_of_the_lost_lease(tables: PathStore) -> None:
-    asked = Asked()
-    with pytest.raises(LeaseError, match="taken over"), Heartbeat(Lease.acquire(tables), asked, nothing):
-        take_over(tables)
-        assert asked.at_all.wait(LONG)
-        raise ConflictError("Failed to commit transaction: Concurrent transaction failed.")
+        raise raised
 
 
 class FailingLease(Lease):

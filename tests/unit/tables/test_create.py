@@ -176,15 +176,6 @@ def test_everybody_refuses_tables_of_another_schema_version(
     assert versions(tables) == before
 
 
-@pytest.mark.parametrize("folder", ["a b", "100%", "it's", "ü#1", "a*?{c}"])
-def test_any_folder_name(tmp_path: Path, folder: str) -> None:
-    tables = PathStore(str(tmp_path / folder))
-    create_tables(tables, "cluster-1", "new")
-    assert (tmp_path / folder / "groups" / "_delta_log").is_dir()
-    create_tables(tables, "cluster-1", "new")
-    assert set(versions(tables).values()) == {0}
-
-
 def test_look_ups_refuse_tables_of_another_cluster(tables: PathStore) -> None:
     require_cluster(tables, "cluster-2")  # there are no tables yet; the reader reports that
     create_tables(tables, "cluster-1", "new")

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +63,7 @@ def test_tables_that_are_not_there(tmp_path: Path) -> None:
 def test_the_lease_names_its_holder(tables: PathStore) -> None:
     before = datetime.now(UTC)
     lease = Lease.acquire(tables)
+    assert (lease.found.checkpoint_id, lease.found.owner, lease.found.checkpoint_location) == (0, None, None)
     row = lease.read()
     assert row == read_lease(tables)
     assert (row.owner, row.host, row.pid) == (lease.owner, socket.gethostname(), os.getpid())
@@ -70,11 +71,6 @@ def test_the_lease_names_its_holder(tables: PathStore) -> None:
     assert row.heartbeat_at is not None
     assert before - timedelta(seconds=1) < row.heartbeat_at <= datetime.now(UTC)
     assert rows(tables)[0]["lease_milliseconds"] == LIFETIME.total_seconds() * 1000
-
-
-def test_the_first_job_finds_a_free_lease(tables: PathStore) -> None:
-    found = Lease.acquire(tables).found
-    assert (found.checkpoint_id, found.owner, found.checkpoint_location) == (0, None, None)
 
 
 def test_a_heartbeat_updates_the_time(tables: PathStore) -> None:
@@ -101,31 +97,22 @@ def test_a_live_job_is_not_disturbed(tables: PathStore) -> None:
     first.heartbeat()
 
 
-@pytest.mark.parametrize(
-    "died",
-    [
-        pytest.param({"pid": str(os.getpid())}, id="of this pid, which is ours now"),
-        pytest.param({"pid": "NULL"}, id="of an unknown process"),
-    ],
-)
-def test_the_lease_of_a_dead_job_is_taken_over(tables: PathStore, died: dict[str, str]) -> None:
+def ended_process() -> str:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return str(process.pid)
+
+
+@pytest.mark.parametrize("pid", [lambda: str(os.getpid()), lambda: "NULL", ended_process], ids=["ours", "none", "dead"])
+def test_the_lease_of_a_dead_job_is_taken_over(tables: PathStore, pid: Callable[[], str]) -> None:
     first = Lease.acquire(tables)
     first.use_checkpoint(4, "checkpoints/4")
-    change(tables, **died)
+    change(tables, pid=pid())
     second = Lease.acquire(tables)
     assert (second.found.owner, second.found.checkpoint_id) == (first.owner, 4)
     assert second.found.checkpoint_location == "checkpoints/4"
     assert second.read().owner == second.owner
     assert (second.read().host, second.read().pid) == (socket.gethostname(), os.getpid())
-
-
-def test_the_lease_of_a_dead_process_is_taken_over(tables: PathStore) -> None:
-    first = Lease.acquire(tables)
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    change(tables, pid=str(process.pid))
-    second = Lease.acquire(tables)
-    assert second.found.owner == first.owner
 
 
 def test_a_job_that_lost_the_lease_cannot_write(tables: PathStore) -> None:
@@ -142,6 +129,8 @@ def test_a_released_lease_is_free_at_once(tables: PathStore) -> None:
     first.use_checkpoint(2, "checkpoints/2")
     change(tables, host="'elsewhere'")
     first.release()
+    with pytest.raises(LeaseError, match=TAKEN_OVER):
+        first.heartbeat()
     second = Lease.acquire(tables)
     assert (second.found.owner, second.found.checkpoint_id, second.found.checkpoint_location) == (
         None,
@@ -149,13 +138,6 @@ def test_a_released_lease_is_free_at_once(tables: PathStore) -> None:
         "checkpoints/2",
     )
     assert second.read().checkpoint_id == 2
-
-
-def test_a_job_cannot_use_a_lease_that_it_released(tables: PathStore) -> None:
-    lease = Lease.acquire(tables)
-    lease.release()
-    with pytest.raises(LeaseError, match=TAKEN_OVER):
-        lease.heartbeat()
 
 
 def test_a_job_is_asked_to_stop(tables: PathStore) -> None:
@@ -205,40 +187,10 @@ def test_concurrent_heartbeats_and_requests_are_all_written(tables: PathStore) -
     assert row.stop_requested_by is not None
 
 
-def test_one_of_several_racing_threads_gets_the_lease(tmp_path: Path) -> None:
-    for attempt in range(5):
-        tables = new_tables(tmp_path / str(attempt))
-        barrier, leases = threading.Barrier(3), list[Lease]()
-
-        def take(tables: PathStore, barrier: threading.Barrier, leases: list[Lease]) -> None:
-            barrier.wait()
-            try:
-                leases.append(Lease.acquire(tables))
-            except LeaseError:
-                return
-
-        threads = [threading.Thread(target=take, args=(tables, barrier, leases)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(rows(tables)) == 1
-        assert sum(holds(lease) for lease in leases) == 1
-
-
-def holds(lease: Lease) -> bool:
-    try:
-        lease.heartbeat()
-    except LeaseError:
-        return False
-    return True
-
-
 RACER = """
 import sys
 from offsetstream.errors import LeaseError
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.lease import LIFETIME, HeartbeatWatch, HolderState
 from offsetstream.tables.path_store import PathStore
 print("ready", flush=True)
 for line in sys.stdin:

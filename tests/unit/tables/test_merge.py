@@ -1,4 +1,7 @@
-"""Merges with delta-rs. tests/spark/test_merge.py shows that Spark's merges have the same result."""
+"""Merges with delta-rs beyond what every store does (test_store.py).
+
+tests/spark/test_merge.py shows that Spark's merges have the same result.
+"""
 
 from functools import partial
 from random import Random
@@ -7,14 +10,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from offsetstream.errors import ConflictError, DoubledRowsError, LeaseError
+from offsetstream.errors import ConflictError, DoubledRowsError
 from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import EVERY_ROW
-from offsetstream.tables.transaction import BatchId, app_id, transaction_of
+from offsetstream.tables.transaction import BatchId, transaction_of
 from testkit.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 
 OFFSETS, ASSIGNMENTS, GROUPS = "committed_offsets", "member_assignments", "groups"
@@ -39,42 +42,10 @@ def committed(tables: PathStore) -> dict[str, int]:
     return {row["group_id"]: row["committed_offset"] for row in rows(tables, OFFSETS)}
 
 
-def test_insert_update_and_delete(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c"))
-    merge(tables, OFFSETS, commit(2, "b"), commit(2, "c") | {DELETED: True}, commit(2, "d"))
-    assert committed(tables) == {"a": 1, "b": 2, "d": 2}
-
-
-def test_every_column_is_taken_over(tables: PathStore) -> None:
-    schema = load_schema(OFFSETS)
-    for seed in range(2):
-        (step,) = random_steps(Random(seed), schema, 1, keys=20)
-        present = [row | {DELETED: False} for row in step.rows]
-        merge(tables, OFFSETS, *present)
-        kept = {tuple(row[name] for name in schema.key): row for row in rows(tables, OFFSETS)}
-        for row in present:
-            assert kept[tuple(row[name] for name in schema.key)] | {DELETED: False} == row
-
-
-def test_deleting_a_missing_key_changes_nothing(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1) | {DELETED: True})
-    assert rows(tables, OFFSETS) == []
-
-
 def test_a_value_may_become_null_and_null_a_value(tables: PathStore) -> None:
     for metadata in ("x", None, "", None, "y"):
         merge(tables, OFFSETS, commit(1, metadata=metadata))
         assert [row["metadata"] for row in rows(tables, OFFSETS)] == [metadata]
-
-
-def test_rows_that_are_the_same_are_not_written_again(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), batch=BatchId(1, 0))
-    before = DeltaTable(tables.table(OFFSETS))
-    files = before.file_uris()
-    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), batch=BatchId(1, 1))
-    assert DeltaTable(tables.table(OFFSETS)).version() == before.version()
-    merge(tables, OFFSETS, commit(1, "c"), batch=BatchId(1, 2))
-    assert set(DeltaTable(tables.table(OFFSETS)).file_uris()) > set(files)
 
 
 @pytest.mark.parametrize(
@@ -97,40 +68,12 @@ def test_without_newer_only_the_last_merge_wins(tables: PathStore) -> None:
     assert [(row["state"], row["record_offset"]) for row in rows(tables, GROUPS)] == [("Empty", None)]
 
 
-def test_replace_where_deletes_rows_that_the_source_lacks(tables: PathStore) -> None:
-    merge(tables, OFFSETS, *(commit(1, group, partition=partition) for group in "ab" for partition in (1, 2, 3)))
-    merge(tables, OFFSETS, commit(2, "a"), replace_where="offsets_partition IN (1, 2)")
-    found = [(row["offsets_partition"], row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
-    assert sorted(found) == [(1, "a", 2), (3, "a", 1), (3, "b", 1)]
-
-
-def test_replace_where_with_an_empty_source_deletes_all_its_rows(tables: PathStore) -> None:
-    merge(tables, OFFSETS, *(commit(1, partition=partition) for partition in (1, 2)))
-    merge(tables, OFFSETS, replace_where="offsets_partition IN (1)")
-    assert [row["offsets_partition"] for row in rows(tables, OFFSETS)] == [2]
-
-
-def test_replace_where_replaces_newer_rows_too(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1, at=9), commit(1, at=9, partition=2), newer_only=True)
-    merge(tables, OFFSETS, commit(2, at=5), newer_only=True, replace_where="offsets_partition IN (1)")
-    assert sorted((row["offsets_partition"], row["committed_offset"]) for row in rows(tables, OFFSETS)) == [
-        (1, 2),
-        (2, 1),
-    ]
-
-
-def test_doubled_rows_are_reported_and_replaced(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1, "a"), commit(1, "b"), commit(1, "c", partition=2))
+def test_doubled_rows_block_their_partition_only(tables: PathStore) -> None:
+    merge(tables, OFFSETS, commit(1, "a"))
     write_deltalake(tables.table(OFFSETS), DeltaTable(tables.table(OFFSETS)).to_pyarrow_table(), mode="append")
-    with pytest.raises(
-        DoubledRowsError, match=r"committed_offsets has rows twice in the offsets partitions 1$"
-    ) as told:
-        merge(tables, OFFSETS, commit(2, "a"), commit(2, "d", partition=3))
-    assert told.value.partitions == {1}
-    merge(tables, OFFSETS, commit(3, "d", partition=3))  # this partition has no doubled rows
-    merge(tables, OFFSETS, commit(2, "a"), commit(2, "b"), replace_where="offsets_partition IN (1)")
-    found = [(row["group_id"], row["committed_offset"]) for row in rows(tables, OFFSETS)]
-    assert sorted(found) == [("a", 2), ("b", 2), ("c", 1), ("c", 1), ("d", 3)]
+    merge(tables, OFFSETS, commit(3, "d", partition=3))
+    with pytest.raises(DoubledRowsError, match=r"committed_offsets has rows twice in the offsets partitions 1$"):
+        merge(tables, OFFSETS, commit(2, "a"))
 
 
 def test_a_batch_is_merged_once(tables: PathStore) -> None:
@@ -147,33 +90,11 @@ def test_the_batches_of_one_table_are_not_those_of_another(tables: PathStore) ->
     assert committed(tables) == {"g": 1}
 
 
-def test_a_load_is_merged_each_time(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1), batch=BatchId(2, 0))
-    for offset in (2, 3):
-        merge(tables, OFFSETS, commit(offset), batch=LOAD)
-        assert committed(tables) == {"g": offset}
-    assert DeltaTable(tables.table(OFFSETS)).transaction_version(app_id(OFFSETS)) == BatchId(2, 0).version
-
-
-def test_the_fence_of_a_newer_checkpoint_blocks_older_ones(tables: PathStore) -> None:
-    merge(tables, OFFSETS, commit(1), batch=BatchId(1, 0))
-    fence = Checkpoint(spark=None, root="unused", checkpoint_id=3)  # type: ignore[arg-type]  # a fence needs no Spark
-    fence.shut_out_older(tables)
-    for zombie in (BatchId(1, 1), BatchId(2, 2**31)):
-        merge(tables, OFFSETS, commit(2), batch=zombie)
-    with pytest.raises(LeaseError, match="taken over"):
-        merge(tables, OFFSETS, commit(2), batch=BatchId(2, -1))
-    assert committed(tables) == {"g": 1}
-    merge(tables, OFFSETS, commit(3), batch=BatchId(3, 0))
-    merge(tables, OFFSETS, commit(4), batch=BatchId(3, -1))
-    assert committed(tables) == {"g": 4}
-
-
 @pytest.mark.parametrize("batch", [BatchId(2, 7), BatchId(2, -1)])
 def test_a_write_started_before_the_fence_fails_after_it(tables: PathStore, batch: BatchId) -> None:
     table = tables.open(OFFSETS)
     begun = transaction_of(table, batch)
-    Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # as above
+    Checkpoint(spark=None, root="unused", checkpoint_id=3).shut_out_older(tables)  # type: ignore[arg-type]  # a fence needs no Spark
     for write in (table.append, partial(table.replace, EVERY_ROW)):
         with pytest.raises(ConflictError, match="Concurrent transaction"):
             write([source_table(load_schema(OFFSETS), [commit(1)])], begun)

@@ -43,12 +43,6 @@ def test_overwritten_rows_are_the_only_ones(tables: PathStore) -> None:
     assert rows(tables, BOOK) == []
 
 
-def test_a_batch_overwrites_once(tables: PathStore) -> None:
-    overwrite_rows(tables, BOOK, book(1), BatchId(1, 0))
-    overwrite_rows(tables, BOOK, book(2), BatchId(1, 0))
-    assert offsets(tables) == [1]
-
-
 def test_an_older_batch_overwrites_nothing(tables: PathStore) -> None:
     overwrite_rows(tables, BOOK, book(2), BatchId(2, 0))
     overwrite_rows(tables, BOOK, book(1), BatchId(1, 99))

@@ -14,15 +14,9 @@ ANSWERED = (
 )
 
 
-def test_the_cause_comes_last_in_an_error() -> None:
+def test_the_reason_is_one_short_line() -> None:
     assert reason(OSError(COLOURED)) == "Kernel error -> Generic S3 error: Error performing PUT: refused"
-
-
-def test_an_answer_of_the_store_is_the_reason() -> None:
     assert reason(OSError(ANSWERED)) == "NoSuchBucket: It does not exist"
-
-
-def test_a_long_error_is_shortened() -> None:
     assert len(reason(OSError("many words " * 100))) <= 400
 
 

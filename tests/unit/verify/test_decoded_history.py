@@ -19,7 +19,7 @@ from offsetstream.tables.rows import belongs_to, decode_on_driver, from_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows, update_rows
 from offsetstream.verify import decoded_history
-from offsetstream.verify.decoded_history import compare_derivation
+from offsetstream.verify.decoded_history import compare_derivation, decoded_differences
 from testkit.changes_model import expected_changes
 from testkit.tables import append_rows, new_tables
 from tests.spark.log import random_log, raw_rows
@@ -197,3 +197,36 @@ def test_a_group_ended_by_a_load_is_compared_up_to_that_load(tables: PathStore, 
     # Where the history is complete, it is a difference.
     put(tables, "group_history", [*rows, closing | {"record_timestamp": BEFORE + timedelta(seconds=1)}])
     assert found_in(tables) == [("group_history", end, ended["group_id"], "row")]
+
+
+LOG = {"offsets_partition": 0, "log_id": 0}
+OF_ALL = LOG | {"group_id": "g", "member_id": "m", "kind": "assigned", "partition": 0, "topic_id": "an-id"}
+
+
+@pytest.fixture
+def at_end(tmp_path: Path) -> PathStore:
+    """Tables of a log that is decoded as far as it is applied."""
+    found = new_tables(tmp_path / "at-end")
+    add(found, "offsets_partitions", LOG | {"next_offset": 9, "next_decoded_offset": 9})
+    add(found, "decoded_logs", LOG | {"decoded_from_offset": 0})
+    return found
+
+
+def add(tables: PathStore, name: str, row: Row) -> None:
+    append_rows(Path(tables.root), name, [row])
+
+
+def test_an_assignment_is_the_same_when_its_topics_name_is_learned_later(at_end: PathStore) -> None:
+    add(at_end, "assignment_history", OF_ALL | {"topic": "an-id", "record_offset": 1, "change": "assigned"})
+    add(at_end, "member_assignments", OF_ALL | {"topic": "orders", "record_offset": 1})
+    assert decoded_differences(at_end) == []
+    add(at_end, "assignment_history", OF_ALL | {"topic": "orders", "record_offset": 2, "change": "revoked"})
+    (found,) = decoded_differences(at_end)
+    assert (found.table, found.column, found.in_tables) == ("assignment_history", "row", False)
+    at_end.open("member_assignments").replace("true", [])
+    assert decoded_differences(at_end) == []
+    for topic in ("orders", "payments"):  # a classic group names its topics
+        classic = OF_ALL | {"topic_id": None, "topic": topic}
+        add(at_end, "assignment_history", classic | {"record_offset": 3, "change": "assigned"})
+        add(at_end, "member_assignments", classic | {"record_offset": 3})
+    assert decoded_differences(at_end) == []

@@ -67,11 +67,8 @@ def test_a_load_from_start_to_end(book: PartitionBook) -> None:
     times = [before, row.caught_up_at, row.load_started_at, row.loaded_at, datetime.now(UTC)]
     assert times == sorted(time for time in times if time is not None)
     assert book.rows[0].load_state is None
-
-
-def test_a_partition_without_records_is_loaded_too(book: PartitionBook) -> None:
-    loaded(book, 0, 0)
-    assert book.next_offsets == {0: 0}
+    loaded(book, 0, 0)  # it has no records
+    assert book.next_offsets == {0: 0, 1: 100}
 
 
 def test_a_second_load_does_not_move_the_position_back(book: PartitionBook) -> None:
@@ -84,8 +81,9 @@ def test_a_second_load_does_not_move_the_position_back(book: PartitionBook) -> N
 
 def test_a_new_log_is_loaded_from_its_start(tables: PathStore, book: PartitionBook) -> None:
     loaded(book, 1, 100)
+    log_ids = book.log_ids
     book.start_log(1)
-    assert book.log_ids == {0: 0, 1: 1, 2: 0}
+    assert log_ids == book.log_ids == {0: 0, 1: 1, 2: 0}
     assert book.next_offsets == {}
     loaded(book, 1, 10)
     assert book.next_offsets == {1: 10}
@@ -215,18 +213,6 @@ def test_a_batch_writes_the_book_once(tables: PathStore, book: PartitionBook) ->
     assert PartitionBook(tables, range(3)).next_offsets == {1: 200}
 
 
-def test_a_new_log_starts_from_nothing(tables: PathStore) -> None:
-    book = PartitionBook(tables, [0])
-    book.start_load({0: 100})
-    book.finish_load(0, records=1, groups=1, offsets=1)
-    book.start_log(0)
-    assert book.log_ids == {0: 1}
-    assert book.next_offsets == {}
-    book.start_load({0: 10})
-    book.finish_load(0, records=1, groups=1, offsets=1)
-    assert book.next_offsets == {0: 10}
-
-
 @pytest.mark.parametrize(("log_start", "load_state"), [(41, "OWNED"), (42, "OWNED"), (43, "UNLOADED")])
 def test_a_partition_is_loaded_again_if_its_log_lost_a_record_of_the_tables(
     tables: PathStore, book: PartitionBook, log_start: int, load_state: str
@@ -259,12 +245,6 @@ def test_a_failed_load_is_marked_and_has_an_event(tables: PathStore, book: Parti
     assert [book.rows[number].load_state for number in range(3)] == ["OWNED", "FAILED", None]
     (failed,) = [event for event in events(tables) if event["event"] == "load failed"]
     assert (failed["offsets_partition"], failed["load_id"], failed["detail"]) == (1, 1, "the broker went away")
-
-
-def test_log_ids_show_a_new_log_at_once(book: PartitionBook) -> None:
-    log_ids = book.log_ids
-    book.start_log(2)
-    assert log_ids == {0: 0, 1: 0, 2: 1}
 
 
 def test_a_load_is_caught_up_as_of_the_query_of_its_end(book: PartitionBook) -> None:

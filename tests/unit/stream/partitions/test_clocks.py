@@ -1,7 +1,7 @@
 """How old unread records can be, which partitions are loaded, and since when a history is complete."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -98,8 +98,11 @@ def log(stable: int = 100, high: int | None = None, start: int = 0) -> Partition
     return PartitionEnds(start, stable, stable if high is None else high, 1, 1, datetime.now(UTC))
 
 
-def row(next_offset: int | None = 100, state: LoadState | None = OWNED, hours_ago: float = 0.0) -> PartitionRow:
-    caught_up_at = datetime.now(UTC) - timedelta(hours=hours_ago)
+UNFINISHED: list[LoadState | None] = [None, "LOADING", "FAILED", "UNLOADED"]
+
+
+def row(next_offset: int | None = 100, state: LoadState | None = OWNED, hours_ago: float | None = 0.0) -> PartitionRow:
+    caught_up_at = None if hours_ago is None else datetime.now(UTC) - timedelta(hours=hours_ago)
     return PartitionRow(7, load_state=state, next_offset=next_offset, caught_up_at=caught_up_at)
 
 
@@ -107,23 +110,29 @@ def must_load(row: PartitionRow, ends: PartitionEnds) -> bool:
     return partitions_to_load({7: row}, {7: ends}, SAFE) == [7]
 
 
-@pytest.mark.parametrize("state", [None, "LOADING", "FAILED", "UNLOADED"])
-def test_a_partition_without_a_finished_load_is_loaded(state: LoadState | None) -> None:
-    assert must_load(row(state=state), log())
-    assert must_load(row(None, state), log())
-
-
-def test_a_partition_that_is_applied_to_its_end_is_not_loaded() -> None:
-    assert not must_load(row(), log())
-
-
-def test_an_idle_partition_is_not_loaded_after_any_pause_of_the_job() -> None:
-    assert not must_load(row(hours_ago=1000), log())
-
-
-@pytest.mark.parametrize(("hours_ago", "is_loaded"), [(0.0, False), (21.5, False), (21.7, True), (1000, True)])
-def test_a_partition_behind_for_nine_tenths_of_the_retention_is_loaded(hours_ago: float, is_loaded: bool) -> None:
-    assert must_load(row(99, hours_ago=hours_ago), log()) is is_loaded
+@pytest.mark.parametrize(
+    ("known", "ends", "is_loaded"),
+    [
+        *(({"state": state, "next_offset": at}, {}, True) for state in UNFINISHED for at in (100, None)),
+        ({}, {}, False),
+        ({"hours_ago": 1000}, {}, False),  # an idle partition, after any pause of the job
+        *(({"next_offset": 99, "hours_ago": hours}, {}, hours > 21.6) for hours in (0.0, 21.5, 21.7, 1000)),
+        ({"next_offset": 99, "hours_ago": None}, {}, True),  # it was never caught up
+        ({"hours_ago": None}, {}, False),
+        ({"next_offset": 99, "hours_ago": -2}, {}, True),  # the clock was set back since: the age is unknown
+        ({"next_offset": 99, "hours_ago": -0.5}, {}, False),  # clocks of two hosts
+        ({"hours_ago": -2}, {}, False),
+        ({"next_offset": 50}, {"start": 51}, True),  # it lost records
+        ({"next_offset": 50}, {"start": 50}, False),
+        ({"next_offset": 101}, {}, True),  # another log
+        ({"next_offset": 1}, {"stable": 0}, True),
+        ({}, {"stable": 40, "high": 100}, False),  # an open transaction
+    ],
+)
+def test_a_partition_is_loaded_if_its_rows_may_lack_a_change(
+    known: dict[str, Any], ends: dict[str, int], is_loaded: bool
+) -> None:
+    assert must_load(row(**known), log(**ends)) is is_loaded
 
 
 def test_retention_is_the_topics_own() -> None:
@@ -138,35 +147,9 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert not must_load(PartitionRow.of(stored), log())
 
 
-def test_a_partition_that_was_never_caught_up_is_loaded() -> None:
-    assert must_load(replace(row(99), caught_up_at=None), log())
-    assert not must_load(replace(row(), caught_up_at=None), log())
-
-
-def test_a_caught_up_time_in_the_future_does_not_count() -> None:
-    """The clock was set back since then, so the age is unknown."""
-    assert must_load(row(99, hours_ago=-2), log())
-    assert not must_load(row(99, hours_ago=-0.5), log())  # clocks of two hosts
-    assert not must_load(row(hours_ago=-2), log())
-
-
-def test_a_partition_that_lost_records_is_loaded() -> None:
-    assert must_load(row(50), log(start=51))
-    assert not must_load(row(50), log(start=50))
-
-
 @pytest.mark.parametrize(("next_offset", "is_other"), [(None, False), (99, False), (100, False), (101, True)])
 def test_a_log_that_ends_before_the_applied_offset_is_another_one(next_offset: int | None, is_other: bool) -> None:
     assert row(next_offset).is_other_log(log(stable=40, high=100)) is is_other
-
-
-def test_a_replaced_log_is_loaded() -> None:
-    assert must_load(row(101), log())
-    assert must_load(row(1), log(0))
-
-
-def test_an_open_transaction_does_not_replace_the_log() -> None:
-    assert not must_load(row(100), log(stable=40, high=100))
 
 
 def test_only_partitions_with_end_offsets_are_loaded_in_order() -> None:

@@ -64,9 +64,6 @@ class World:
             ]
             append_rows(Path(self.tables.root), name, [{k: v for k, v in row.items() if k in columns} for row in rows])
 
-    def _is_own(self, group: str, partition: int) -> bool:
-        return self.book.placed_by is None or partition == partition_for(group, self.book.placed_by)
-
     def loads(self) -> None:
         """Load all partitions."""
         self.placing.begin()

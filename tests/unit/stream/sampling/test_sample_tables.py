@@ -29,6 +29,14 @@ def write(tables: PathStore, book: SampleBook, *, ends: bool = True) -> None:
         book.waiting = []
 
 
+def sampled(*looks: tuple[int, int]) -> SampleBook:
+    """The book of a job that saw these ends, at these seconds."""
+    book = SampleBook()
+    for seconds, high in looks:
+        take(book, seconds, end(high))
+    return book
+
+
 def recalled(tables: PathStore) -> SampleBook:
     book = SampleBook()
     book.recall(*read_samples(tables))
@@ -36,9 +44,7 @@ def recalled(tables: PathStore) -> SampleBook:
 
 
 def test_restart_continues_with_the_last_samples(tables: PathStore) -> None:
-    before = SampleBook()
-    take(before, 0, end(5))
-    take(before, 10, end(5))
+    before = sampled((0, 5), (10, 5))
     write(tables, before)
 
     book = recalled(tables)
@@ -51,9 +57,7 @@ def test_restart_continues_with_the_last_samples(tables: PathStore) -> None:
 
 
 def test_an_end_that_moved_while_no_job_ran_is_valid_until_the_last_sample(tables: PathStore) -> None:
-    before = SampleBook()
-    take(before, 0, end(5))
-    take(before, 10, end(5))
+    before = sampled((0, 5), (10, 5))
     write(tables, before)
     book = recalled(tables)
     take(book, 7200, end(6))
@@ -61,8 +65,7 @@ def test_an_end_that_moved_while_no_job_ran_is_valid_until_the_last_sample(table
 
 
 def test_the_newest_row_that_a_killed_job_did_not_write_is_added(tables: PathStore) -> None:
-    before = SampleBook()
-    take(before, 0, end(5))
+    before = sampled((0, 5))
     write(tables, before)
     for seconds, high in ((30, 6), (40, 7), (50, 7)):
         take(before, seconds, end(high))
@@ -80,9 +83,7 @@ def test_rows_of_a_job_killed_between_its_two_writes_are_not_repeated(
     tables: PathStore, seconds: int, high: int
 ) -> None:
     """Records show when the end rose. The next job found the same time, and wrote duplicates of all partitions."""
-    before, times = SampleBook(), {PLACES[0]: RecordTimes(5, ms(13), ms(17))}
-    take(before, 0, end(5))
-    take(before, 10, end(5))
+    before, times = sampled((0, 5), (10, 5)), {PLACES[0]: RecordTimes(5, ms(13), ms(17))}
     write(tables, before)
     before.take({PLACES[0]: end(9)}, at(20), times)
     SampleTables(tables).write_end_offsets(before.waiting, BATCH)
@@ -97,16 +98,13 @@ def test_rows_of_a_job_killed_between_its_two_writes_are_not_repeated(
 
 
 def test_a_deleted_history_starts_with_the_last_sample(tables: PathStore) -> None:
-    before = SampleBook()
-    take(before, 0, end(5))
-    take(before, 20, end(5))
+    before = sampled((0, 5), (20, 5))
     write(tables, before, ends=False)
     assert recorded(recalled(tables)) == [(5, at(0), None)]
 
 
 def test_deleted_samples_start_again(tables: PathStore) -> None:
-    before = SampleBook()
-    take(before, 0, end(5))
+    before = sampled((0, 5))
     SampleTables(tables).write_end_offsets(before.waiting, BATCH)
     book = recalled(tables)
     assert book.rows() == []
@@ -153,8 +151,7 @@ def test_writes_survive_other_writers_and_recreated_tables(tables: PathStore) ->
 
 
 def test_a_job_that_lost_its_tables_writes_no_samples(tables: PathStore) -> None:
-    book, written = SampleBook(), SampleTables(tables)
-    take(book, 0, end(5))
+    book, written = sampled((0, 5)), SampleTables(tables)
     written.write_topic_partitions(book.rows(), BATCH)
     for name in (TOPIC_PARTITIONS, END_OFFSETS):
         tables.open(name).commit_nothing(Transaction(load_app_id(name), BatchId(2, -1).version))
