@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.output import Column
-from offsetstream.cli.text import capitalized, counted, duration_text, instant_text, length_text, print_line, time_text
+from offsetstream.cli.text import capitalized, counted, instant_text, length_text, print_line
 from offsetstream.errors import NoTableError
-from offsetstream.tables.names import OFFSETS_PARTITIONS, OWNED
+from offsetstream.tables.names import OWNED
 from offsetstream.tables.placement import Placement, read_placement
 
 if TYPE_CHECKING:
-    from offsetstream.tables.lookup import Lookup
     from offsetstream.tables.store import Store
     from offsetstream.views.reader import ViewReader
 
@@ -24,11 +23,12 @@ STALE = 5  # exit code: no group has trouble, but the data of a group are too ol
 AGE = (Column("as_of", unit="time"), Column("stale", of="is_stale"))  # not in text, where the closing line has the age
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _DEFAULT_TRIGGER = timedelta(seconds=10)  # of the job; also used for jobs that ran once
+_NOTHING_LOADED = "No offsets partition is known yet: the job has not started to load them"
 _READ = """
 SELECT f.offsets_partition, as_of, is_stale,
        CASE WHEN blocked_since <= now_at - INTERVAL 1 MINUTE THEN blocked_since END,
        history_complete_from, now_at, (SELECT max(ended_at) FROM cluster), max_age_seconds,
-       (SELECT max(sample_interval_ms) FROM cluster)
+       (SELECT max(sample_interval_ms) FROM cluster), p.load_state
 FROM clock CROSS JOIN max_age LEFT JOIN freshness AS f ON true
 LEFT JOIN offsets_partitions AS p ON p.offsets_partition = f.offsets_partition"""
 
@@ -40,7 +40,8 @@ class Age:
     All mappings are by offsets partition. `by_partition`: as of when it is known (None: never read), and whether that
     is stale. `ended_at`: when a job last kept the tables, None while one does. `max_age`: in seconds. `blocked_since`:
     only partitions that an open transaction has blocked for a minute. `complete_from`: the start of the complete
-    history, None if there is none. `trigger`: the job's interval, or the default interval for a job that ran once.
+    history, None if there is none. `load_states`: as in `offsets_partitions`. `trigger`: the job's interval, or the
+    default interval for a job that ran once. `problem`: why the age is unknown.
     """
 
     now: datetime
@@ -49,14 +50,19 @@ class Age:
     max_age: float | None = None
     blocked_since: Mapping[int, datetime] = field(default_factory=dict)
     complete_from: Mapping[int, datetime | None] = field(default_factory=dict)
+    load_states: Mapping[int, str | None] = field(default_factory=dict)
     trigger: timedelta = _DEFAULT_TRIGGER
+    problem: str | None = None
 
     @classmethod
     def of(cls, reader: ViewReader) -> Age:
-        """Read the age from the views; raises what they raise."""
-        reader.relation("freshness")
+        """Read the age from the views; raises what they raise. If a table is missing, the age is unknown."""
+        try:
+            reader.relation("freshness")
+        except NoTableError as error:
+            return cls(datetime.now(UTC), {}, None, problem=str(error))
         rows = reader.fetch(_READ)
-        now, ended_at, max_age, trigger_ms = rows[0][5:]
+        now, ended_at, max_age, trigger_ms = rows[0][5:9]
         states = {number: state for number, *state in rows if number is not None}
         return cls(
             now,
@@ -65,22 +71,9 @@ class Age:
             max_age,
             {number: since for number, (_, _, since, *_) in states.items() if since is not None},
             {number: state[3] for number, state in states.items()},
+            {number: state[-1] for number, state in states.items()},
             _DEFAULT_TRIGGER if trigger_ms is None else timedelta(milliseconds=trigger_ms),
         )
-
-    @classmethod
-    def of_tables(cls, tables: Store, max_age: float | None) -> Age:
-        """Read the age for a command that reads no view. If a table is missing, warn; the age is unknown then."""
-        from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - imports DuckDB, which --help does not need
-
-        reader = ViewReader(tables)
-        try:
-            if max_age is not None:
-                reader.set_max_age(max_age)
-            return cls.of(reader)
-        except NoTableError as error:
-            print_line(f"The age of the data is unknown: {error}", fg="red")
-            return cls(datetime.now(UTC), {}, None)
 
     def as_of_text(
         self, tables: Store, groups: Collection[str] = (), *, until: datetime | None = None, note: str = ""
@@ -129,18 +122,10 @@ class Age:
         return as_of is None or self.now - as_of > self.trigger
 
     def columns(self, part: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Return columns of rows, and the columns of AGE by the offsets partition of each row."""
-        values = [self._values(number) for number in part["offsets_partition"]]
-        return {**part, "as_of": [as_of for as_of, _ in values], "stale": [is_stale for _, is_stale in values]}
-
-    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row with the columns of AGE."""
-        as_of, is_stale = self._values(row["offsets_partition"])
-        return {**row, "as_of": as_of, "stale": is_stale}
-
-    def _values(self, number: int | None) -> tuple[str | None, bool | None]:
-        as_of, is_stale = self.by_partition.get(-1 if number is None else number, (None, None))
-        return None if as_of is None else instant_text(min(as_of, self.now)), is_stale
+        """Return columns of rows, with those of AGE by the offsets partition of each row."""
+        known = [self.by_partition.get(-1 if number is None else number) for number in part["offsets_partition"]]
+        times = [min(each[0], self.now) if each and each[0] else None for each in known]
+        return {**part, "as_of": times, "is_stale": [each and each[1] for each in known]}
 
     def until(self, end: datetime | None) -> Age:
         """Return the age of a period that ends at `end` (None: now): data that reach the end are not stale."""
@@ -153,11 +138,6 @@ class Age:
         }
         blocked = {number: since for number, since in self.blocked_since.items() if since < end}
         return replace(self, by_partition=by_partition, blocked_since=blocked)
-
-    def warn_about_groups(self, tables: Store, groups: Collection[str]) -> None:
-        """Write the lines of `warnings_for_groups` to stderr, in red."""
-        for line in self.warnings_for_groups(tables, groups):
-            print_line(line, fg="red")
 
     def warnings_for_groups(self, tables: Store, groups: Collection[str], since: datetime | None = None) -> list[str]:
         """Return warnings about the offsets partitions of some groups; about all if no group is named.
@@ -172,10 +152,25 @@ class Age:
     @staticmethod
     def _homes(tables: Store, groups: Collection[str]) -> set[int]:
         """Return the offsets partitions of groups, as far as the tables know them."""
-        from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
-
-        placement = read_placement(Lookup(tables))
+        placement = _placement(tables)
         return {number for number in map(placement.of, groups) if number is not None}
+
+    def loading_lines(self, tables: Store, groups: Collection[str]) -> list[str]:
+        """Return lines unless all offsets partitions are loaded: how many are, and whether those of the groups are."""
+        loaded, number = sum(state == OWNED for state in self.load_states.values()), len(self.load_states)
+        if loaded == number or self.problem:
+            return [] if number or self.problem else [_NOTHING_LOADED]
+        lines = [f"{loaded} of {counted(number, 'offsets partition')} {'is' if loaded == 1 else 'are'} loaded"]
+        placement = _placement(tables) if groups else Placement(0)
+        for group_id in groups:
+            partition = placement.of(group_id)
+            if partition is None:
+                lines.append(f"The offsets partition of group '{group_id}' is unknown")
+                continue
+            state = self.load_states.get(partition) or "unknown"
+            is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
+            lines.append(f"Offsets partition {partition} of group '{group_id}' is {is_loaded}")
+        return lines
 
     def warn(self, partitions: Collection[int] | None = None) -> None:
         """Write the warnings of `lines` to stderr, in red."""
@@ -188,6 +183,8 @@ class Age:
 
     def lines(self, partitions: Collection[int] | None = None) -> list[str]:
         """Return warnings: what is not known now of these offsets partitions (None: of all)."""
+        if self.problem is not None:
+            return [f"The age of the data is unknown: {self.problem}"]
         if self.ended_at is not None:
             ended = f"No job updates these tables any more: they end at {instant_text(self.ended_at)}"
             return [f"{ended}, and 'now' means that time", *self._blocked_lines(partitions)]
@@ -250,6 +247,12 @@ class Age:
         return [f"The history {for_some} is complete only from {start} on: more may have happened before"]
 
 
+def _placement(tables: Store) -> Placement:
+    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
+
+    return read_placement(Lookup(tables))
+
+
 def _selected(by_partition: Mapping[int, T], partitions: Collection[int] | None) -> list[T]:
     """Return the values of some offsets partitions, or of all (None)."""
     return [value for number, value in by_partition.items() if partitions is None or number in partitions]
@@ -257,92 +260,3 @@ def _selected(by_partition: Mapping[int, T], partitions: Collection[int] | None)
 
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
-
-
-TopicPartition = tuple[str, int]
-
-
-class SampledEndOffsets:
-    """The last sampled end offset of each partition, or Kafka's name of the error, and when they were sampled."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-        self._known: dict[str, dict[TopicPartition, Mapping[str, Any]]] = {}
-        self._sampled_ms: set[int] = set()
-        self._has_all = False
-
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | str]:
-        """Return end offset or error of each known partition. Raise TablesError if the tables cannot be read."""
-        unknown = {topic for topic, _ in partitions} - self._known.keys()
-        if unknown and not self._has_all:
-            # A second call means one call per group: read all at once.
-            self._has_all = bool(self._known)
-            self._read(None if self._has_all else unknown)
-            self._known |= {topic: {} for topic in unknown - self._known.keys()}
-        known = {place: row for place in partitions if (row := self._known.get(place[0], {}).get(place))}
-        self._sampled_ms |= {row["sampled_at_ms"] for row in known.values() if row["error"] is None}
-        return {place: row["error"] or row["high_watermark"] for place, row in known.items()}
-
-    @property
-    def has_any(self) -> bool:
-        """Tell whether any end offset was sampled."""
-        try:
-            return bool(self._lookup.rows("topic_partitions", ["topic"], distinct=True))
-        except NoTableError:
-            return False
-
-    def closing(self) -> str | None:
-        """Return a sentence that says when they were sampled; None if none was."""
-        if not self._sampled_ms:
-            return None
-        oldest, newest = min(self._sampled_ms), max(self._sampled_ms)
-        age = duration_text(datetime.now(UTC).timestamp() * 1000 - oldest)
-        until = "" if newest - oldest < 1000 else f" to {time_text(newest)}"  # noqa: PLR2004 - a second
-        return f"LOG-END-OFFSET and LAG were sampled at {time_text(oldest)}{until}, {age} ago."
-
-    def _read(self, topics: Collection[str] | None) -> None:
-        columns = ["topic", "topic_id", "partition", "high_watermark", "sampled_at_ms", "error"]
-        try:
-            rows = self._lookup.rows("topic_partitions", columns, {"topic": topics})
-            gone = {
-                row["topic_id"]
-                for row in self._lookup.rows("topics", ["topic_id", "deleted_at_ms"], {"topic": topics})
-                if row["deleted_at_ms"] is not None
-            }
-        except NoTableError:  # somebody deleted the table of samples; the job makes it again
-            return
-        for row in sorted(rows, key=lambda row: (row["error"] is None, row["sampled_at_ms"] or 0)):
-            has_sample = row["error"] is not None or row["high_watermark"] is not None
-            if has_sample and row["topic_id"] not in gone - {None}:
-                self._known.setdefault(row["topic"], {})[row["topic"], row["partition"]] = row
-
-
-def warn_if_loading(lookup: Lookup, group_ids: Collection[str] | None) -> None:
-    """Unless all offsets partitions are loaded, write to stderr how many are, and whether those of the groups are."""
-    rows = lookup.rows(OFFSETS_PARTITIONS, ["offsets_partition", "load_state"])
-    states = {row["offsets_partition"]: row["load_state"] for row in rows}
-    is_loaded = all(state == OWNED for state in states.values())
-    # Finding homes by records reads all groups, so it is done only if needed.
-    homes = read_placement(lookup).homes if group_ids and not is_loaded else None
-    for line in loading_lines(states, group_ids or (), homes):
-        print_line(line)
-
-
-def loading_lines(
-    states: dict[int, str], group_ids: Collection[str], homes: Mapping[str, int] | None = None
-) -> Iterator[str]:
-    """Yield the warnings; `states` has the load state of each offsets partition, `homes` is as in `Placement`."""
-    loaded = sum(state == OWNED for state in states.values())
-    if not states:
-        yield "No offsets partition is known yet: the job has not started to load them"
-    elif loaded < len(states):
-        yield f"{loaded} of {counted(len(states), 'offsets partition')} {'is' if loaded == 1 else 'are'} loaded"
-        placement = Placement(len(states), homes)
-        for group_id in group_ids:
-            partition = placement.of(group_id)
-            if partition is None:
-                yield f"The offsets partition of group '{group_id}' is unknown"
-                continue
-            state = states.get(partition, "unknown")
-            is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
-            yield f"Offsets partition {partition} of group '{group_id}' is {is_loaded}"

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from offsetstream.cli.age import Age
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.names import complete_ids, expand, missing_of, no_history_messages, unknown_text
+from offsetstream.cli.names import (
+    complete_ids,
+    expand,
+    missing_messages,
+    missing_of,
+    no_history_messages,
+    unknown_text,
+)
 from offsetstream.cli.options import (
     PAUSE,
+    UNREACHABLE,
     Command,
     config_option,
     max_age_option,
@@ -25,9 +33,9 @@ from offsetstream.cli.options import (
     row_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, Output
-from offsetstream.cli.text import Duration, Instant, duration_text, instant_text, print_line, time_text
-from offsetstream.errors import TablesError, UsageError, first_line, is_interrupt
+from offsetstream.cli.output import Blocks, Closing, Column, Output, RereadParts
+from offsetstream.cli.text import Duration, Instant, capitalized, duration_text, instant_text, print_line, time_text
+from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -35,7 +43,13 @@ if TYPE_CHECKING:
 
     from offsetstream.views.reader import ViewReader
 
+T = TypeVar("T")
 Row = dict[str, Any]
+Rows = list[Row]
+Part = Mapping[str, Sequence[Any]]  # some rows, by column
+TopicPartition = tuple[str, int]
+End = int | str  # log end offset, or Kafka's name of the error
+NOT_THERE = "group '{}' is not there"
 
 
 @dataclass
@@ -43,16 +57,18 @@ class Found:
     """What an answer has found: its rows, their columns, a closing sentence that sums them up, and the exit code.
 
     `missing` has an error message for each requested name that was not found. `warnings` are printed before the rows.
-    `order` sorts the rows as `--sort` would, which wins.
+    `order` sorts the rows as `--sort` would, which wins. `blocks` are printed instead of the rows. Rows may be read
+    while they are printed: then functions return what is known after the last one.
     """
 
     columns: Sequence[Column]
-    rows: Sequence[Mapping[str, Any]]
-    closing: str
-    exit_code: int = 0
-    missing: list[str] = field(default_factory=list)
+    rows: Iterable[Mapping[str, Any]]
+    closing: Closing
+    exit_code: int | Callable[[], int] = 0
+    missing: Sequence[str] | Callable[[], Sequence[str]] = ()
     warnings: list[str] = field(default_factory=list)
     order: str | None = None
+    blocks: Iterable[Blocks] | None = None
 
 
 @dataclass
@@ -72,11 +88,25 @@ class Asked:
     is_text: bool
     options: Mapping[str, Any]
     missing: Sequence[str] = ()  # messages about the groups and topics that are not there
+    unseen: set[str] = field(default_factory=set)  # groups that the user named, and that were not found so far
+    unseen_topics: set[str] = field(default_factory=set)
+    is_empty: bool = True  # no group was found so far
+
+    def saw(self, groups: Collection[str], topics: Collection[str] = ()) -> None:
+        """Note that these groups and topics were found."""
+        self.unseen.difference_update(groups)
+        self.unseen_topics.difference_update(topics)
+        self.is_empty = self.is_empty and not groups
 
     @cached_property
     def age(self) -> Age:
         """How old the data are."""
         return Age.of(self.reader)
+
+    @cached_property
+    def ends(self) -> SampledEnds:
+        """The sampled ends of the topics' logs."""
+        return SampledEnds(self.reader)
 
     @property
     def as_of(self) -> str:
@@ -92,15 +122,42 @@ class Asked:
         )
         return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
 
+    def read_if_named(self, found: Iterable[T]) -> Iterable[T]:
+        """Read what a text says of named groups: if that is nothing, the text has no heading either."""
+        return list(found) if self.is_text and self.groups else found
+
+    def plain_warnings(self) -> list[str]:
+        """Return the warnings before a list of groups: what is not loaded, stale or unknown."""
+        if self.at is None:
+            store = self.reader.store
+            return self.age.loading_lines(store, self.groups) + self.age.warnings_for_groups(store, self.groups)
+        for table in ("groups", "committed_offsets"):  # so that the reader knows what is unknown at that time
+            self.reader.define_table(table)
+        return self.age.lines()
+
+    def plain_closing(self) -> str | None:
+        """Return what follows a list of groups: the age of end offsets, and of data that are old or of the past."""
+        sampled = self.ends.text(self.age.now)
+        if self.at is not None:
+            ends = f"; {sampled}" if sampled else ""
+            return f"{capitalized(self.as_of)}{ends}.{unknown_text(self.reader)}"
+        old = self.age.line_if_old(self.reader.store, self.groups) if self.is_text else None
+        return " ".join(filter(None, (sampled and f"{capitalized(sampled)}.", old))) or None
+
+    def plain_missing(self, nothing: str = NOT_THERE) -> list[str]:
+        """Return a message for each group and topic that a list lacks; `nothing` if that is all that is known."""
+        messages = no_history_messages(self.reader, self.groups, self.at) if self.is_empty else []
+        then = " at that time" if self.at else ""
+        for each in sorted(self.unseen):
+            messages += missing_of(self.reader, [], [each], at=self.at) or [f"{nothing.format(each)}{then}"]
+        return messages + missing_messages(self.reader, "topic", self.unseen_topics, ())
+
     def view(self, name: str, *conditions: str) -> DuckDBPyRelation:
         """Return the rows of a view about the groups and topics that meet the conditions."""
         selected: dict[str, Sequence[Any]] = {"group_id": self.groups}
         selected |= {"topic": self.topics} if self.topics else {}
         selected |= {"partition": self.options["partition"]} if self.options.get("partition") else {}
         return view_rows(self.reader, name, selected, *conditions)
-
-
-Rows = list[Row]
 
 
 @dataclass(frozen=True)
@@ -115,12 +172,16 @@ class Answer:
     command's own options make of them, and `complete` adds cells to each, in place. `for_text` changes what text shows;
     `worst` is its order, as for `--sort`, also of JSON and CSV if it `orders_data`. `not_ok`, `lag` and `time_lag`
     (keys of a count and of seconds) add filters. `instead` answers in another way if the options ask for that.
+
+    A list of all groups may have millions of rows. `parts` reads them while they are printed. Such a list is laid out
+    as by Kafka's own tool: while the data are fresh, nothing follows it. `nothing` says what a named group lacks that
+    has no row. `found` makes the whole answer.
     """
 
     name: str
     text: str
     columns: Sequence[Column] | Callable[[Asked, Rows], Sequence[Column]]
-    closing: Callable[[Asked, Rows], str]
+    closing: Callable[[Asked, Rows], str] | None = None
     view: str = ""
     order: str = ""
     times: str = "at"
@@ -128,11 +189,15 @@ class Answer:
     options: Sequence[Callable[[Command], Command]] = ()
     select: str = "*"
     rows: Callable[[Asked], Rows] | None = None
+    parts: Callable[[Asked], Iterator[Part]] | None = None
+    found: Callable[[Asked], Found] | None = None
+    nothing: str = NOT_THERE
     shown: Callable[[Asked, Rows], Rows] | None = None
     complete: Callable[[Asked, Row], None] | None = None
     for_text: Callable[[Rows], Rows] | None = None
     warnings: Callable[[Rows], list[str]] | None = None
     exit_code: Callable[[Asked, Rows, Rows], int] | None = None  # from the rows that are shown, and all rows
+    cls: type[click.Command] = OneLineErrors
     instead: Callable[[dict[str, Any]], Callable[[], Found] | None] | None = None
     worst: str | None = None
     orders_data: bool = False
@@ -166,7 +231,7 @@ class Answer:
             decorated = add(decorated)
         said, _, examples = inspect.cleandoc(self.text).partition("Examples:\n")
         name = self.name.rpartition(".")[2]
-        return click.command(name, cls=OneLineErrors, help=said, epilog=f"\b\nExamples:\n{examples}")(decorated)
+        return click.command(name, cls=self.cls, help=said, epilog=f"\b\nExamples:\n{examples}")(decorated)
 
     def _asking(self, output: Output, options: dict[str, Any]) -> Callable[[], Found]:
         tables, max_age = options.pop("tables"), options.pop("max_age")
@@ -183,9 +248,13 @@ class Answer:
             )
             reader = open_reader(tables, at, groups, since=since, max_age=max_age)
             asked = Asked(reader, groups, topics, at, since, until, output.is_text, options)
-            found = self._found(
-                asked, [each for each in group if each in groups], [each for each in topic if each in topics]
-            )
+            asked.unseen.update(each for each in group if each in groups)
+            asked.unseen_topics.update(each for each in topic if each in topics)
+            if self.found:
+                return self.found(asked)
+            if self.parts:
+                return self._streamed(asked, self.parts)
+            found = self._found(asked, asked.unseen, asked.unseen_topics)
             found.order = self.worst if output.is_text or self.orders_data else None
             return found
 
@@ -195,9 +264,9 @@ class Answer:
         """Return what is found; `groups` and `topics` are the ids that the user gave, without those of patterns."""
         rows = self.rows(asked) if self.rows else self.read(asked)
         missing = missing_of(asked.reader, rows, groups, topics, asked.at)
-        missing += no_history_messages(asked.reader, rows, asked.groups, asked.at)
+        missing += [] if rows else no_history_messages(asked.reader, asked.groups, asked.at)
         asked.missing = missing
-        closing = self.closing(asked, rows)
+        closing = self.closing(asked, rows) if self.closing else ""
         if self.times == "at":
             closing, warnings = closing + unknown_text(asked.reader), asked.age.lines_of(rows)
         else:
@@ -218,6 +287,19 @@ class Answer:
         if self.for_text and asked.is_text:
             shown = self.for_text(shown)
         return Found(columns, shown, closing, exit_code, missing, warnings)
+
+    def _streamed(self, asked: Asked, read: Callable[[Asked], Iterator[Part]]) -> Found:
+        """Return an answer whose rows are read while they are printed."""
+        columns = self.columns(asked, []) if callable(self.columns) else self.columns
+
+        def parts() -> Iterator[Part]:
+            for part in read(asked):
+                asked.saw(part["group_id"], part.get("topic", ()))
+                yield cells_of(asked.age.columns(part), columns)
+
+        missing = partial(asked.plain_missing, self.nothing)
+        rows = asked.read_if_named(RereadParts(parts))
+        return Found(columns, rows, asked.plain_closing, 0, missing, asked.plain_warnings())
 
     def read(self, asked: Asked, more: str = "") -> Rows:
         """Return the rows of the view; `more`: SQL of more columns to read."""
@@ -242,6 +324,18 @@ def make_cells(rows: Rows, columns: Sequence[Column], *, is_text: bool) -> None:
         for name, of, cell in made:
             value = row.get(of)
             row[name] = value if cell is None or value is None or isinstance(value, str) else cell(value)
+
+
+def cells_of(part: Part, columns: Sequence[Column]) -> dict[str, Sequence[Any]]:
+    """Return the cells of each column; a column without values is empty."""
+    nothing = [None] * len(next(iter(part.values()), ()))
+    cells = {column.name: part.get(column.of or column.name, nothing) for column in columns}
+    for column in columns:
+        if cell := _CELLS.get(column.unit):
+            cells[column.name] = [
+                value if value is None or isinstance(value, str) else cell(value) for value in cells[column.name]
+            ]
+    return cells
 
 
 # How a column shows a value that is not a text yet.
@@ -416,12 +510,49 @@ def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDB
     return relation
 
 
-def ends_of(reader: ViewReader, topics: Collection[str]) -> tuple[dict[tuple[str, int], int | str], list[datetime]]:
-    """Return the ends of the topics' logs, or why one is not known, by partition, and when these were sampled."""
-    found = reader.rows("partition_ends", {"topic": topics})
-    rows = [row for row in found if row["error"] is not None or row["high_watermark"] is not None]
-    ends = {(row["topic"], row["partition"]): row["error"] or row["high_watermark"] for row in rows}
-    return ends, [row["sampled_at"] for row in rows if row["error"] is None]
+class SampledEnds:
+    """The sampled ends of the topics' logs, or why one is not known, and when those that were asked for were sampled.
+
+    Unknown if somebody deleted the table of samples; the job makes it again.
+    """
+
+    def __init__(self, reader: ViewReader) -> None:
+        self._reader = reader
+        self._known: dict[str, dict[TopicPartition, Row]] = {}
+        self._sampled: set[datetime] = set()
+        self._has_all = False
+
+    def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, End]:
+        """Return the end of each known partition."""
+        if not self._has_all and (unknown := {topic for topic, _ in places} - self._known.keys()):
+            # A second call means many calls: read all at once.
+            self._has_all = bool(self._known)
+            self._read(None if self._has_all else unknown)
+            self._known |= {topic: {} for topic in unknown - self._known.keys()}
+        rows = {place: row for place in places if (row := self._known.get(place[0], {}).get(place))}
+        self._sampled |= {row["sampled_at"] for row in rows.values() if row["error"] is None}
+        return {place: row["error"] or row["high_watermark"] for place, row in rows.items()}
+
+    @cached_property
+    def has_any(self) -> bool:
+        """Whether any end was sampled."""
+        try:
+            return bool(self._reader.tables.rows("topic_partitions", ["topic"], distinct=True))
+        except NoTableError:
+            return False
+
+    def text(self, now: datetime) -> str:
+        """Return when they were sampled; an empty text if none was asked for."""
+        return ends_text(self._sampled, now) if self._sampled else ""
+
+    def _read(self, topics: Collection[str] | None) -> None:
+        try:
+            rows = self._reader.rows("partition_ends", {"topic": topics})
+        except NoTableError:
+            return
+        for row in rows:
+            if row["error"] is not None or row["high_watermark"] is not None:
+                self._known.setdefault(row["topic"], {})[row["topic"], row["partition"]] = row
 
 
 def in_period(column: str, since: datetime | None, until: datetime | None) -> str:
@@ -464,7 +595,9 @@ def ends_text(sampled: Collection[datetime], now: datetime) -> str:
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:
-    """Print the answer, once or every `watch` seconds, and exit with its exit code, or 1 if a name is missing.
+    """Print the answer, once or every `watch` seconds, and exit with its exit code.
+
+    That is 1 if a name is missing, unless a broker did not answer.
 
     With `watch`, tables that cannot be read after the first answer are reported and tried again.
     """
@@ -472,10 +605,9 @@ def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:
     try:
         while True:
             try:
-                answer = ask()
-                _print(output, answer, clears=watch is not None)
+                exit_code = _print(output, ask(), clears=watch is not None)
                 if watch is None:
-                    click.get_current_context().exit(1 if answer.missing else answer.exit_code)
+                    click.get_current_context().exit(exit_code)
                 answered = True
             except TablesError as error:
                 if not answered:
@@ -487,12 +619,26 @@ def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:
             raise
 
 
-def _print(output: Output, answer: Found, *, clears: bool) -> None:
+def _print(output: Output, answer: Found, *, clears: bool) -> int:
+    """Print an answer, and return its exit code."""
     if clears:
         output.clear()
     for warning in answer.warnings:
         print_line(warning, fg="red")
-    if answer.rows or not answer.missing or not output.is_text:
+    has_rows = bool(answer.rows if answer.blocks is None else answer.blocks)
+    missing = () if has_rows else _known(answer.missing)
+    if missing and output.is_text:
+        pass
+    elif answer.blocks is not None:
+        output.blocks(answer.blocks, closing=answer.closing)
+    else:
         output.table(answer.columns, answer.rows, order=answer.order, closing=answer.closing)
-    for message in answer.missing:
+    missing = missing or _known(answer.missing)
+    for message in missing:
         print_line(f"Error: {message}")
+    code = _known(answer.exit_code)
+    return 1 if missing and code != UNREACHABLE else code
+
+
+def _known(value: T | Callable[[], T]) -> T:
+    return value() if callable(value) else value

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age, warn_if_loading
+from offsetstream.cli.age import AGE
+from offsetstream.cli.answers import Asked, Found, make_cells, open_reader, show, watch_option
 from offsetstream.cli.describe import broker_text
-from offsetstream.cli.names import expand
+from offsetstream.cli.names import complete_ids, expand
 from offsetstream.cli.options import (
     UNREACHABLE,
     cluster_options,
@@ -22,10 +23,9 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column
-from offsetstream.cli.text import print_line
 from offsetstream.errors import UsageError
-from offsetstream.tables.location import is_utf8, store_at
-from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.tables.location import is_utf8
+from offsetstream.tables.lookup import Row
 from offsetstream.tables.placement import Placement, read_placement
 from offsetstream.tables.store import Store
 
@@ -74,10 +74,12 @@ Exit codes: 1 a group has no coordinator, or the cluster and the tables differ; 
     multiple=True,
     required=True,
     metavar="GROUP",
+    shell_complete=complete_ids("group_id"),
     help="Group id; the group need not exist. Or a pattern such as 'team-a-*' (repeatable, required).",
 )
 @reading_timeout_option
 @max_age_option
+@watch_option
 @cluster_options
 @tables_option
 @row_options
@@ -86,6 +88,7 @@ def coordinator(
     group: tuple[str, ...],
     timeout: float,
     max_age: float | None,
+    watch: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
     tables: str,
@@ -96,19 +99,25 @@ def coordinator(
     The answer is what the job last saw. With --bootstrap-server it also shows what the cluster answers now.
     """
     output = output_of(options)
-    lookup = Lookup(store_at(tables))
-    group = expand(lookup.store, "group_id", group)
-    warn_if_loading(lookup, group)
-    partitions = {row["offsets_partition"]: row for row in lookup.rows("offsets_partitions", _OF_PARTITION)}
-    placement = read_placement(lookup)
-    age = Age.of_tables(lookup.store, max_age)
-    rows = [age.row(_table_row(group_id, partitions, placement)) for group_id in group]
-    age.warn({row["offsets_partition"] for row in rows})
-    if bootstrap_server is not None:
-        _add_cluster_answers(rows, placement, lookup.store, bootstrap_server, command_config, timeout)
-    closing = age.line_if_old(lookup.store, group) if output.is_text else None
-    output.table(_TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER), rows, closing=closing)
-    click.get_current_context().exit(_tell(rows))
+
+    def ask() -> Found:
+        reader = open_reader(tables, max_age=max_age)
+        groups = expand(reader.store, "group_id", group)
+        known = reader.tables.rows("offsets_partitions", _OF_PARTITION)
+        partitions, placement = {row["offsets_partition"]: row for row in known}, read_placement(reader.tables)
+        rows = [_table_row(group_id, partitions, placement) for group_id in groups]
+        asked = Asked(reader, groups, (), None, None, None, output.is_text, {})
+        ages = asked.age.columns({"offsets_partition": [row["offsets_partition"] for row in rows]})
+        for row, as_of, is_stale in zip(rows, ages["as_of"], ages["is_stale"], strict=True):
+            row |= {"as_of": as_of, "is_stale": is_stale}
+        if bootstrap_server is not None:
+            _add_cluster_answers(rows, placement, reader.store, bootstrap_server, command_config, timeout)
+        columns = _TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER)
+        make_cells(rows, columns, is_text=output.is_text)
+        exit_code, wrong = _wrong(rows)
+        return Found(columns, rows, asked.plain_closing(), exit_code, wrong, asked.plain_warnings())
+
+    show(output, watch, ask)
 
 
 def _table_row(group_id: str, partitions: Mapping[int, Row], placement: Placement) -> Row:
@@ -162,36 +171,30 @@ def _answer(found: Coordination, addresses: Mapping[int, str]) -> Row:
     }
 
 
-def _tell(rows: list[Row]) -> int:
-    """Write to stderr what is wrong, and return the exit code."""
-    code = 0
+def _wrong(rows: list[Row]) -> tuple[int, list[str]]:
+    """Return the exit code, and what is wrong."""
+    code, wrong = 0, list[str]()
     for row in rows:
         place = f"offsets partition {row['offsets_partition']} of group '{row['group']}'"
         if row["offsets_partition"] is None:
-            code = max(code, 1)
-            print_line(
-                f"Error: the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}."
-            )
+            wrong.append(f"the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}.")
         elif not row["coordinator_available"]:
-            code = max(code, 1)
-            print_line(f"Error: {place} has no coordinator in the tables.")
+            wrong.append(f"{place} has no coordinator in the tables.")
         if row.get("differs"):
-            code = max(code, 1)
-            print_line(
-                f"Error: {place} is coordinated by {row['coordinator'] or 'nobody'} in the tables, but the cluster "
+            wrong.append(
+                f"{place} is coordinated by {row['coordinator'] or 'nobody'} in the tables, but the cluster "
                 f"answers {row['cluster_coordinator']} for partition {row['cluster_offsets_partition']}."
             )
         if row.get("agrees") is False:
-            code = max(code, 1)
-            print_line(
-                f"Error: {row['cluster_coordinator']} serves group '{row['group']}', but offsets partition "
+            wrong.append(
+                f"{row['cluster_coordinator']} serves group '{row['group']}', but offsets partition "
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'nobody'}: it is moving, "
                 "or brokers disagree about the number of offsets partitions."
             )
         if row.get("error"):
             code = UNREACHABLE
-            print_line(
-                f"Error: {row['error']}: no broker coordinates group '{row['group']}'; its offsets partition "
+            wrong.append(
+                f"{row['error']}: no broker coordinates group '{row['group']}'; its offsets partition "
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'no broker'}."
             )
-    return code
+    return code or int(bool(wrong)), wrong

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from itertools import chain, compress, repeat
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age, SampledEndOffsets, warn_if_loading
+from offsetstream.cli.age import AGE
 from offsetstream.cli.answers import (
+    Answer,
+    Asked,
+    End,
+    Found,
+    Part,
     Row,
-    at_option,
-    ends_of,
-    ends_text,
-    fetch_sorted,
-    named_group_options,
-    open_reader,
-    require_groups,
-    table_of,
+    Rows,
+    SampledEnds,
+    TopicPartition,
+    cells_of,
 )
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.group_state import Group, GroupBatch, read_batches
-from offsetstream.cli.names import expand, missing_messages, unknown_past_messages, unknown_text
-from offsetstream.cli.options import (
-    UNREACHABLE,
-    cluster_options,
-    config_option,
-    connect_to_tables_cluster,
-    is_unreachable,
-    max_age_option,
-    output_of,
-    row_options,
-    tables_option,
-)
-from offsetstream.cli.output import Block, Blocks, Closing, Column, Output, RereadParts, merge_blocks
-from offsetstream.cli.text import capitalized, counted, print_line, print_lines
+from offsetstream.cli.names import unknown_text
+from offsetstream.cli.options import UNREACHABLE, cluster_options, connect_to_tables_cluster, is_unreachable
+from offsetstream.cli.output import Block, Blocks, Column, RereadParts, merge_blocks
+from offsetstream.cli.text import capitalized, counted, print_lines
 from offsetstream.cluster.answers import no_offset
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.location import store_at
-from offsetstream.tables.store import Store
 
 if TYPE_CHECKING:
-    from offsetstream.cluster.coordinators import CoordinatorLookup
     from offsetstream.cluster.log_ends import LogEnds
-    from offsetstream.tables.lookup import Lookup
-    from offsetstream.views.reader import ViewReader
-
-Rows = list[dict[str, Any]]
 
 _ROWS_PER_REQUEST = 10_000  # the cluster returns the ends of so many rows together
 _REBALANCING = "Warning: Consumer group '{}' is rebalancing."
@@ -72,150 +55,102 @@ class OneView(OneLineErrors):
         return super().parse_args(ctx, args)
 
 
-@click.command(
-    "describe",
+def _described(asked: Asked) -> Found:
+    """Describe the groups. They are read while they are printed."""
+    view, verbose = asked.options["view"], asked.options["verbose"]
+    ends = _ends(asked) if view == "offsets" else asked.ends
+    columns = {"offsets": OFFSETS, "members": MEMBERS, "state": STATE}[view]
+    past: list[Row] = []  # the groups at a past time
+
+    def batches() -> Iterator[GroupBatch]:
+        tables = asked.reader.tables
+        for batch in read_batches(tables, asked.groups or None, members=True, offsets=view == "offsets"):
+            asked.saw(batch.groups.columns["group_id"])
+            past.extend(group.row for group in batch.each() if asked.at)
+            yield batch
+
+    def offsets() -> Iterator[tuple[Part, list[int]]]:
+        for some in in_parts(batches(), _ROWS_PER_REQUEST, attrgetter("size")):
+            known = ends.of(set[TopicPartition]().union(*map(topic_partitions, some)))
+            for batch in _warned(some):
+                yield offset_columns(batch, known, clamped=isinstance(ends, SampledEnds), as_text=asked.is_text)
+
+    def rows_by_group() -> Iterator[tuple[Group, Rows]]:
+        rows_of = member_rows if view == "members" else _state_rows(asked)
+        return ((group, rows_of(group)) for batch in _warned(batches()) for group in batch.each())
+
+    def blocks() -> Iterator[Blocks]:
+        if view == "offsets":
+            return _offset_blocks(offsets(), verbose=verbose)
+        current = (rows for group, rows in rows_by_group() if group.is_current and rows)
+        return merge_blocks(block(columns, rows, verbose=verbose) for rows in current)
+
+    def parts() -> Iterator[Part]:
+        if view == "offsets":
+            found = (part for part, _ in offsets())
+        else:
+            found = (_by_column(rows) for _, rows in rows_by_group() if rows)
+        return (cells_of(asked.age.columns(part), columns) for part in found)
+
+    return Found(
+        columns,
+        RereadParts(parts),
+        lambda: _past_closing(asked, past) if asked.at else asked.plain_closing(),
+        lambda: UNREACHABLE if isinstance(ends, _LiveEnds) and ends.is_silent else 0,
+        asked.plain_missing,
+        asked.plain_warnings(),
+        blocks=asked.read_if_named(blocks()) if asked.is_text else None,
+    )
+
+
+describe_groups = Answer(
+    name="groups.describe",
+    text="""Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time.
+
+    Examples:
+      offsetstream groups describe --group my-group
+      offsetstream groups describe --group my-group --bootstrap-server localhost:9092
+      offsetstream groups describe --group a --group b --members --verbose
+      offsetstream groups describe --all-groups --state --output csv
+      offsetstream groups describe --group my-group --at 03:00
+
+    LOG-END-OFFSET is the end that the job sampled or, with --bootstrap-server, the end now. LAG is LOG-END-OFFSET
+    minus CURRENT-OFFSET, as in Kafka's tool ('offsetstream lag' counts readable messages only). NOTE says why an end
+    is unknown. The address of a coordinator needs --bootstrap-server. ASSIGNMENT-STRATEGY is - if the broker chose the
+    assignor.
+
+    Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader does not answer.""",
+    filters=("groups",),
+    options=(
+        click.option(
+            "--offsets",
+            "view",
+            flag_value="offsets",
+            default="offsets",
+            help="Show committed offsets and their owners (the default view).",
+        ),
+        click.option(
+            "--members", "view", flag_value="members", help="Show members and the number of their partitions."
+        ),
+        click.option("--state", "view", flag_value="state", help="Show state, coordinator and number of members."),
+        click.option("--verbose", is_flag=True, help="Add columns: epochs and assignments."),
+        cluster_options,
+    ),
+    columns=(),
+    found=_described,
     cls=OneView,
-    epilog="""\b
-Examples:
-  offsetstream groups describe --group my-group
-  offsetstream groups describe --group my-group --bootstrap-server localhost:9092
-  offsetstream groups describe --group a --group b --members --verbose
-  offsetstream groups describe --all-groups --state --output csv
-  offsetstream groups describe --group my-group --at 03:00
-
-LOG-END-OFFSET is the end that the job sampled or, with --bootstrap-server, the end now. LAG is LOG-END-OFFSET minus
-CURRENT-OFFSET, as in Kafka's tool ('offsetstream lag' counts readable messages only). NOTE says why an end is unknown.
-The address of a coordinator needs --bootstrap-server. ASSIGNMENT-STRATEGY is - if the broker chose the assignor.
-
-Exit codes: 1 a group does not exist; 3 a partition has no leader, or its leader does not answer.""",
-)
-@config_option("groups.describe", is_lookup=True)
-@named_group_options
-@click.option(
-    "--offsets",
-    "view",
-    flag_value="offsets",
-    default="offsets",
-    help="Show committed offsets and their owners (the default view).",
-)
-@click.option("--members", "view", flag_value="members", help="Show members and the number of their partitions.")
-@click.option("--state", "view", flag_value="state", help="Show state, coordinator and number of members.")
-@click.option("--verbose", is_flag=True, help="Add columns: epochs and assignments.")
-@at_option
-@max_age_option
-@cluster_options
-@tables_option
-@row_options
-def describe_groups(
-    *,
-    group: tuple[str, ...],
-    all_groups: bool,
-    view: str,
-    verbose: bool,
-    at: datetime | None,
-    max_age: float | None,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    tables: str,
-    **options: Any,
-) -> None:
-    """Describe groups as 'kafka-consumer-groups --describe' does, now or at a past time."""
-    require_groups(group, all_groups)
-    output, store = output_of(options), store_at(tables)
-    asked, group = group, expand(store, "group_id", group, past=at is not None)
-    exact = set(asked) & set(group)
-    if at is not None:
-        reader = open_reader(tables, at, group, max_age=max_age)
-        _describe_at(output, reader, group, exact, at, view, verbose=verbose)
-        return
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
-
-    lookup = Lookup(store)
-    wanted = None if all_groups else set(group)
-    warn_if_loading(lookup, group)
-    age = Age.of_tables(lookup.store, max_age)
-    age.warn_about_groups(lookup.store, group)
-    found = read_batches(lookup, wanted, members=True, offsets=view == "offsets")
-    missing, is_silent = exact, False
-    as_of = age.line_if_old(lookup.store, group) if output.is_text else None
-    shown = _noted(found, missing)
-    if view == "offsets":
-        ends = _Ends(_log_ends(lookup.store, bootstrap_server, command_config), SampledEndOffsets(lookup))
-        _print_offsets(output, shown, ends, age, as_of, verbose=verbose)
-        is_silent = ends.is_silent
-    else:
-        columns, rows_of = _view(view, lookup, _coordinators(lookup.store, bootstrap_server, command_config))
-        groups = ((each, rows_of(each)) for batch in _warned(shown) for each in batch.each())
-        _print(output, columns, groups, age, verbose=verbose, closing=as_of)
-    _tell_missing(output, missing, exit_code=UNREACHABLE if is_silent else 0)
+).command()
 
 
-def _describe_at(
-    output: Output,
-    reader: ViewReader,
-    group: tuple[str, ...],
-    exact: Collection[str],
-    at: datetime,
-    view: str,
-    *,
-    verbose: bool,
-) -> None:
-    """Describe the groups as they were at a past time; report groups that did not exist, or are unknown."""
-    age = Age.of(reader)
-    found = list(groups_at(reader, group))
-    age.warn({each.row["offsets_partition"] for each in found} or None)
-    ends, sampled = ends_at(reader, found) if view == "offsets" else ({}, None)
-    past_views: dict[str, tuple[tuple[Column, ...], Callable[[Group], Rows]]] = {
-        "offsets": (OFFSETS, lambda group: offset_rows(group, ends)),
-        "members": (MEMBERS, member_rows),
-        "state": (STATE, lambda group: [state_row(group, {}, {})]),
-    }
-    columns, rows_of = past_views[view]
-    closing = closing_at(at, age.as_of_text(reader.store, group), found, sampled) + unknown_text(reader)
-    if found or not group or not output.is_text:
-        _tell_states((group.group_id, group.row["state"]) for group in found if group.is_current)
-        _print(output, columns, ((group, rows_of(group)) for group in found), age, verbose=verbose, closing=closing)
-    found_ids = {group.group_id for group in found}
-    missing = unknown_past_messages(reader, at, exact, found_ids) or [
-        next(iter(missing_messages(reader, "group_id", [name], (), at)), f"group '{name}' did not exist at that time")
-        for name in sorted(set(exact) - found_ids)
-    ]
-    for message in missing:
-        print_line(f"Error: {message}")
-    click.get_current_context().exit(1 if missing else 0)
+class _LiveEnds:
+    """End offsets of the live cluster."""
 
-
-def _tell_missing(output: Output, missing: set[str], exit_code: int) -> None:
-    for group_id in sorted(missing):
-        click.echo(err=not output.is_text)
-        print_line(f"Error: Consumer group '{group_id}' does not exist.", err=not output.is_text)
-    click.get_current_context().exit(exit_code or (1 if missing else 0))
-
-
-def _view(
-    view: str, lookup: Lookup, cluster: CoordinatorLookup | None
-) -> tuple[tuple[Column, ...], Callable[[Group], Rows]]:
-    """Return the view's columns, and the function that makes a group's rows; `cluster` gives broker addresses."""
-    if view == "members":
-        return MEMBERS, member_rows
-    partitions = lookup.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
-    coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
-    brokers = cluster.brokers() if cluster else {}
-    addresses = {number: broker.address for number, broker in brokers.items()}
-    return STATE, lambda group: [state_row(group, coordinators, addresses)]
-
-
-class _Ends:
-    """End offsets: from the live cluster if there is one, else as sampled by the job."""
-
-    def __init__(self, cluster: LogEnds | None, sampled: SampledEndOffsets) -> None:
-        self._cluster, self._sampled = cluster, sampled
+    def __init__(self, cluster: LogEnds) -> None:
+        self._cluster = cluster
         self._known: dict[TopicPartition, End] = {}
 
     def of(self, places: set[TopicPartition]) -> Mapping[TopicPartition, End]:
         """Return the end offset of each partition, or Kafka's name of the error."""
-        if self._cluster is None:
-            return self._sampled.ends(places)
         if unknown := places - self._known.keys():
             self._known.update(_live_ends(self._cluster, unknown))
         return self._known
@@ -225,18 +160,19 @@ class _Ends:
         """Whether a requested partition had no leader, or its leader did not answer."""
         return any(isinstance(end, str) and is_unreachable(end) for end in self._known.values())
 
-    @property
-    def are_live(self) -> bool:
-        return self._cluster is not None
 
-    def closing(self) -> str | None:
-        """Return the sentence about when the end offsets were sampled."""
-        return self._sampled.closing()
+def _ends(asked: Asked) -> _LiveEnds | SampledEnds:
+    server = asked.options["bootstrap_server"]
+    if server is None or asked.at:
+        return asked.ends
+    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - loads the Kafka client
+
+    return _LiveEnds(connect_to_tables_cluster(LogEnds, asked.reader.store, server, asked.options["command_config"]))
 
 
 def _live_ends(cluster: LogEnds, places: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
     """Return the end offsets now. Raises UnauthorisedError without DESCRIBE on one of the topics."""
-    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - loads the Kafka client
     from offsetstream.cluster.rights import describe_each  # noqa: PLC0415 - likewise
 
     wanted: dict[str, set[int]] = {}
@@ -251,90 +187,60 @@ def _live_ends(cluster: LogEnds, places: Iterable[TopicPartition]) -> dict[Topic
     return ends
 
 
-def _with_ends(found: Iterator[GroupBatch], ends: _Ends) -> Iterator[tuple[GroupBatch, Mapping[TopicPartition, End]]]:
-    """Yield the groups with their end offsets; one request to the cluster serves thousands of rows."""
-    for part in in_parts(found, _ROWS_PER_REQUEST, attrgetter("size")):
-        known = ends.of(set[TopicPartition]().union(*map(topic_partitions, part)))
-        yield from zip(_warned(part), repeat(known))
+def _state_rows(asked: Asked) -> Callable[[Group], Rows]:
+    """Return what makes the row of a group's state. Only the live cluster knows the addresses of brokers."""
+    if asked.at:
+        return lambda group: [state_row(group, {}, {})]
+    partitions = asked.reader.tables.rows("offsets_partitions", ["offsets_partition", "coordinator_id"])
+    coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
+    addresses: dict[int, str] = {}
+    if server := asked.options["bootstrap_server"]:
+        from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - loads the Kafka client
 
-
-def _noted(found: Iterator[GroupBatch], missing: set[str]) -> Iterator[GroupBatch]:
-    """Yield the groups, and remove them from `missing`."""
-    for batch in found:
-        missing.difference_update(batch.groups.columns["group_id"])
-        yield batch
+        cluster = connect_to_tables_cluster(
+            CoordinatorLookup, asked.reader.store, server, asked.options["command_config"]
+        )
+        addresses = {number: broker.address for number, broker in cluster.brokers().items()}
+    return lambda group: [state_row(group, coordinators, addresses)]
 
 
 def _warned(found: Iterable[GroupBatch]) -> Iterator[GroupBatch]:
-    """Yield the groups after the warnings about their states: a failure before that prints its error only."""
+    """Yield the groups after what Kafka's tool says about their states: a failure before prints its error only."""
     for batch in found:
         facts = zip(*(batch.groups.columns[name] for name in ("group_id", "state")), strict=True)
-        _tell_states(compress(facts, batch.are_current))
+        current = compress(facts, batch.are_current)
+        print_lines(
+            [_STATE_WARNINGS[state].format(group_id) for group_id, state in current if state in _STATE_WARNINGS]
+        )
         yield batch
 
 
-def _tell_states(groups: Iterable[tuple[str, str]]) -> None:
-    """Write to stderr what Kafka's tool says about the states of groups."""
-    print_lines([_STATE_WARNINGS[state].format(group_id) for group_id, state in groups if state in _STATE_WARNINGS])
+def _offset_blocks(parts: Iterable[tuple[Part, list[int]]], *, verbose: bool) -> Iterator[Blocks]:
+    columns = shown(OFFSETS, verbose=verbose)
+    as_kafka = [column for column in columns if column.name != "note"]
+    for part, sizes in parts:
+        yield Blocks(columns if any(part["note"]) else as_kafka, part, [size for size in sizes if size])
 
 
-# Only these need the Kafka client, whose import takes time.
-def _log_ends(store: Store, bootstrap_server: str | None, command_config: str | None) -> LogEnds | None:
-    if bootstrap_server is None:
-        return None
-    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - likewise
-
-    return connect_to_tables_cluster(LogEnds, store, bootstrap_server, command_config)
+def _by_column(rows: Rows) -> Part:
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def _coordinators(store: Store, bootstrap_server: str | None, command_config: str | None) -> CoordinatorLookup | None:
-    if bootstrap_server is None:
-        return None
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
-
-    return connect_to_tables_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
-
-
-def _print_offsets(
-    output: Output, found: Iterator[GroupBatch], ends: _Ends, age: Age, as_of: str | None, *, verbose: bool
-) -> None:
-    def closing() -> str | None:
-        return " ".join(filter(None, (ends.closing(), as_of))) or None
-
-    parts = (
-        offset_columns(batch, known, clamped=not ends.are_live, as_text=output.is_text)
-        for batch, known in _with_ends(found, ends)
-    )
-    if output.is_text:
-        columns = shown(OFFSETS, verbose=verbose)
-        as_kafka = [column for column in columns if column.name != "note"]
-        blocks = (
-            Blocks(columns if any(values["note"]) else as_kafka, values, [size for size in sizes if size])
-            for values, sizes in parts
-        )
-        output.blocks(blocks, closing=closing)
-    else:
-        output.table(OFFSETS, RereadParts(lambda: (age.columns(values) for values, _ in parts)), closing=closing)
+def _past_closing(asked: Asked, groups: Rows) -> str:
+    """Return the sentence that describes past groups: as of when, type, state, generation, members, protocol."""
+    texts = [_summary(row) for row in groups]
+    if len(texts) > 1:
+        texts = [f"{row['group_id']}: {text}" for row, text in zip(groups, texts, strict=True)]
+    sampled = asked.ends.text(asked.age.now)
+    ends = f"; {sampled}" if sampled else ""
+    return f"{capitalized(asked.as_of)}: {'; '.join(texts) or 'no group'}{ends}.{unknown_text(asked.reader)}"
 
 
-def _print(
-    output: Output,
-    columns: tuple[Column, ...],
-    groups: Iterable[tuple[Group, Rows]],
-    age: Age,
-    *,
-    verbose: bool,
-    closing: Closing = None,
-) -> None:
-    if output.is_text:
-        shown = (rows for group, rows in groups if group.is_current and rows)
-        output.blocks(merge_blocks(block(columns, rows, verbose=verbose) for rows in shown), closing=closing)
-        return
-    output.table(columns, (age.row(row) for _, rows in groups for row in rows), closing=closing)
+def _summary(row: Row) -> str:
+    epoch = f"generation {row['generation']}" if row["group_type"] == "Classic" else f"epoch {row['group_epoch']}"
+    parts = [row["group_type"], row["state"], epoch, counted(row["member_count"], "member"), row["protocol"]]
+    return ", ".join(part for part in parts if part)
 
-
-TopicPartition = tuple[str, int]
-End = int | str  # log end offset, or Kafka's name of the error
 
 # Not in text. They distinguish two copies of a group.
 _COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"), *AGE)
@@ -496,6 +402,17 @@ def offset_state(
     return (offset, known, 0, None) if clamped else (offset, known, known - offset, "beyond the end of the log")
 
 
+def states_of(commits: Part, ends: Mapping[TopicPartition, End], *, clamped: bool) -> dict[str, list[Any]]:
+    """Return the columns of `offset_state` for commits."""
+    found = map(ends.get, places_of(commits))
+    states = [
+        offset_state(offset, end, clamped=clamped)
+        for offset, end in zip(commits["committed_offset"], found, strict=True)
+    ]
+    by_column = zip(*states, strict=True) if states else [()] * len(OFFSET_STATE)
+    return {name: [*values] for name, values in zip(OFFSET_STATE, by_column, strict=True)}
+
+
 def _offset_row(
     group: Group,
     partition: TopicPartition,
@@ -555,7 +472,7 @@ _MEMBER_COLUMNS = ("consumer_id", "host", "client_id")
 
 def topic_partitions(batch: GroupBatch) -> set[TopicPartition]:
     """Return the partitions that the view shows for these groups."""
-    return partitions_of(batch.with_members.values()).union(_places(batch))
+    return partitions_of(batch.with_members.values()).union(places_of(batch.offsets.columns))
 
 
 def offset_columns(
@@ -580,19 +497,14 @@ def offset_columns(
 
 def _unowned(batch: GroupBatch, ends: Mapping[TopicPartition, End], *, clamped: bool) -> dict[str, list[Any]]:
     """Return the columns of all commits, as for partitions without an owner."""
-    commits, offsets = batch.offsets.columns, batch.offsets.columns["committed_offset"]
-    states = [
-        offset_state(offset, end, clamped=clamped)
-        for offset, end in zip(offsets, map(ends.get, _places(batch)), strict=True)
-    ]
-    by_column = list(zip(*states, strict=True)) or [()] * len(OFFSET_STATE)
+    commits = batch.offsets.columns
     return {
         "group": [*commits["group_id"]],
         "topic": [*commits["topic"]],
         "partition": [*commits["partition"]],
         "leader_epoch": [*commits["leader_epoch"]],
-        **{name: [*values] for name, values in zip(OFFSET_STATE, by_column, strict=True)},
-        **{name: [None] * len(offsets) for name in _MEMBER_COLUMNS},
+        **states_of(commits, ends, clamped=clamped),
+        **{name: [None] * len(commits["topic"]) for name in _MEMBER_COLUMNS},
     }
 
 
@@ -612,48 +524,6 @@ def _copies(batch: GroupBatch) -> dict[str, list[Any]]:
     }
 
 
-def _places(batch: GroupBatch) -> Iterator[TopicPartition]:
-    topics: Sequence[str] = batch.offsets.columns["topic"]
-    return zip(topics, batch.offsets.columns["partition"], strict=True)
-
-
-_PARTS = ("group_members", "member_assignments", "committed_offsets")
-
-
-def groups_at(reader: ViewReader, groups: tuple[str, ...]) -> Iterator[Group]:
-    """Yield the given groups, or all, at the reader's time, sorted by group id."""
-    parts = {table: _by_group(fetch_sorted(table_of(reader, table, {"group_id": groups}))) for table in _PARTS}
-    for row in sorted(
-        fetch_sorted(table_of(reader, "groups", {"group_id": groups})), key=itemgetter("group_id", "offsets_partition")
-    ):
-        place = row["offsets_partition"], row["group_id"]
-        members, assignments, offsets = (parts[table][place] for table in _PARTS)
-        yield Group(row, True, sorted(members, key=lambda member: member["member_id"]), assignments, offsets)
-
-
-def ends_at(reader: ViewReader, groups: Iterable[Group]) -> tuple[dict[tuple[str, int], End], list[datetime]]:
-    """Return the end offsets of the partitions that the groups read, and the times when they were sampled."""
-    topics = {row["topic"] for group in groups for row in (*group.offsets, *group.assignments) if row["topic"]}
-    return ends_of(reader, topics)
-
-
-def closing_at(at: datetime, as_of: str, groups: list[Group], sampled: list[datetime] | None) -> str:
-    """Return the sentence that describes the groups: as of when, type, state, generation, members, protocol."""
-    texts = [_summary(group.row) for group in groups]
-    if len(texts) > 1:
-        texts = [f"{group.group_id}: {text}" for group, text in zip(groups, texts, strict=True)]
-    ends = "" if sampled is None else f"; {ends_text(sampled, at)}"
-    return f"{capitalized(as_of)}: {'; '.join(texts) or 'no group'}{ends}."
-
-
-def _summary(row: Row) -> str:
-    epoch = f"generation {row['generation']}" if row["group_type"] == "Classic" else f"epoch {row['group_epoch']}"
-    parts = [row["group_type"], row["state"], epoch, counted(row["member_count"], "member"), row["protocol"]]
-    return ", ".join(part for part in parts if part)
-
-
-def _by_group(rows: Iterable[Row]) -> defaultdict[tuple[int, str], list[dict[str, Any]]]:
-    found: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        found[row["offsets_partition"], row["group_id"]].append(row)
-    return found
+def places_of(commits: Part) -> Iterator[TopicPartition]:
+    """Return the topic partition of each commit."""
+    return zip(commits["topic"], commits["partition"], strict=True)

@@ -81,7 +81,8 @@ def export(
     exact, exact_topics = asked[0] & set(group), asked[1] & set(topic)
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
-    age.warn_about_groups(reader.store, group)
+    for line in age.warnings_for_groups(reader.store, group):
+        print_line(line, fg="red")
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
     missing = missing_of(reader, rows, exact, at=at) or [

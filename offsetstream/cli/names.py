@@ -12,6 +12,7 @@ import click
 
 from offsetstream.cli.text import counted, instant_text, printable
 from offsetstream.errors import UnknownNameError
+from offsetstream.tables.location import is_utf8
 
 if TYPE_CHECKING:
     from offsetstream.tables.store import Store
@@ -43,7 +44,7 @@ def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = Fa
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
     reader = ViewReader(tables)
-    patterns = [each for each in wanted if is_pattern(each)]
+    patterns = [each for each in wanted if is_pattern(each) and is_utf8(each)]
     known, found = _known(reader, column, patterns, _MENTIONED[column], past=past), dict[str, None]()
     names = _names_sql(reader, column, _MENTIONED[column], past=past)
     query = f"SELECT {column} FROM ({names}) WHERE {column} GLOB ? ORDER BY 1"  # noqa: S608 - our names
@@ -51,7 +52,7 @@ def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = Fa
         if not is_pattern(each) or each in known:
             found[each] = None
             continue
-        matching = [row[0] for row in reader.connection.execute(query, [each]).fetchall()]
+        matching = [row[0] for row in reader.connection.execute(query, [each]).fetchall()] if is_utf8(each) else []
         if not matching:
             raise _unmatched(_KIND[column], each)
         found |= dict.fromkeys(matching)
@@ -142,6 +143,8 @@ def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
 def _missing_text(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
     from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
 
+    if not is_utf8(name):
+        return f"{_KIND[column]} '{name}' is not there"
     reader = ViewReader(tables)  # with all groups
     if _known(reader, column, [name]):
         return _gone_group_text(reader, name, at) if column == "group_id" else _gone_topic_text(reader, name, at)
@@ -245,11 +248,9 @@ def unknown_past_messages(
     ]
 
 
-def no_history_messages(
-    reader: ViewReader, rows: Collection[Row], groups: Collection[str], at: datetime | None
-) -> list[str]:
-    """Return a message if no group has a row, because the history does not reach back to the time."""
-    unknown = "" if rows or groups else unknown_text(reader)
+def no_history_messages(reader: ViewReader, groups: Collection[str], at: datetime | None) -> list[str]:
+    """Return a message if an answer about all groups has no row because the history does not reach back to the time."""
+    unknown = "" if groups else unknown_text(reader)
     return [f"nothing is known at {instant_text(at)}:{unknown}"] if unknown else []
 
 

@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import AGE, Age, SampledEndOffsets, TopicPartition, warn_if_loading
-from offsetstream.cli.answers import (
-    Answer,
-    Asked,
-    Row,
-    Rows,
-    at_option,
-    ends_of,
-    ends_text,
-    fetch_sorted,
-    group_options,
-    open_reader,
-    partition_options,
-    table_of,
-    topic_options,
-)
-from offsetstream.cli.describe import OFFSET_STATE, End, offset_state
-from offsetstream.cli.names import expand, missing_of, no_history_messages, unknown_text
-from offsetstream.cli.options import (
-    client_properties,
-    cluster_options,
-    config_option,
-    max_age_option,
-    output_of,
-    row_options,
-    tables_option,
-)
-from offsetstream.cli.output import Column, Output, RereadRows
-from offsetstream.cli.text import Duration, capitalized, counted, duration_text, print_line, time_text
+from offsetstream.cli.age import AGE
+from offsetstream.cli.answers import Answer, Asked, Found, Part, Row, Rows
+from offsetstream.cli.describe import places_of, states_of
+from offsetstream.cli.group_state import Current
+from offsetstream.cli.names import expand
+from offsetstream.cli.options import client_properties, cluster_options
+from offsetstream.cli.output import Column
+from offsetstream.cli.text import Duration, counted, duration_text, time_text
 from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import store_at
@@ -47,20 +24,19 @@ from offsetstream.tables.location import store_at
 if TYPE_CHECKING:
     from offsetstream.cluster.answers import CommittedOffset
     from offsetstream.tables.store import Store
-    from offsetstream.views.reader import ViewReader
 
 _ENDS = (Column("log_end_offset", "LOG-END-OFFSET", 14, "id"), Column("lag", "LAG", 8, "number"))
 # METADATA is last, since it may be long.
 _LIST = (
-    Column("group", "GROUP", 15),
+    Column("group", "GROUP", 15, of="group_id"),
     Column("topic", "TOPIC", 15),
     Column("partition", "PARTITION", 10, "id"),
     Column("committed_offset", "COMMITTED-OFFSET", 16, "id"),
     Column("leader_epoch", "LEADER-EPOCH", 12, "id"),
-    Column("commit_time", "COMMIT-TIME", 24),
+    Column("commit_time", "COMMIT-TIME", 24, "time", of="commit_timestamp_ms"),
     *_ENDS,
     Column("metadata", "METADATA"),
-    Column("expire_time"),
+    Column("expire_time", unit="time", of="expire_timestamp_ms"),
     Column("topic_id"),
     Column("record_offset"),
     Column("offsets_partition"),
@@ -69,148 +45,25 @@ _LIST = (
     Column("note"),
 )
 _READ = (
-    "group_id",
-    "topic",
-    "partition",
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "commit_timestamp_ms",
-    "expire_timestamp_ms",
-    "topic_id",
-    "record_offset",
-    "offsets_partition",
-    "in_coordinator_partition",
+    *("group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms"),
+    *("expire_timestamp_ms", "topic_id", "record_offset", "offsets_partition", "in_coordinator_partition"),
 )
 _ORDER = ("group_id", "topic", "partition", "offsets_partition")
-_GROUP_ID = itemgetter("group_id")
 
 
-@click.command(
-    "list",
-    epilog="""\b
-Examples:
-  offsetstream offsets list --group my-group
-  offsetstream offsets list --topic orders --partition 0
-  offsetstream offsets list --group my-group --output csv --file offsets.csv
-  offsetstream offsets list --group my-group --at 03:00
-  offsetstream offsets list --group my-group --live --bootstrap-server localhost:9092
-
-LOG-END-OFFSET and LAG use the end offsets that the job sampled.
-
-Exit code 1: a group has no committed offset that matches, or --live differs from the tables.""",
-)
-@config_option("offsets.list", is_lookup=True)
-@group_options
-@topic_options
-@partition_options
-@at_option
-@max_age_option
-@click.option("--live", is_flag=True, help="Compare with the offsets that the groups' coordinators have now.")
-@click.option("--require-stable", is_flag=True, help="With --live: refuse offsets that an open transaction may change.")
-@cluster_options
-@tables_option
-@row_options
-def list_offsets(
-    *,
-    group: tuple[str, ...],
-    topic: tuple[str, ...],
-    partition: tuple[int, ...],
-    at: datetime | None,
-    max_age: float | None,
-    live: bool,
-    require_stable: bool,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    tables: str,
-    **options: Any,
-) -> None:
-    """List committed offsets, with the time of the commit and its metadata."""
-    output = output_of(options)
-    if (require_stable and not live) or (live and at is not None):
-        raise click.UsageError("--require-stable needs --live, and --live has no --at")
-    store = store_at(tables)
-    is_past, asked = at is not None, group
-    group, topic = (expand(store, "group_id", group, past=is_past), expand(store, "topic", topic, past=is_past))
-    exact = set(asked) & set(group)
-    where = {"group_id": group or None, "topic": topic or None, "partition": partition or None}
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
-
-    if live:
-        list_live(output, store, exact, bootstrap_server, command_config, where, require_stable=require_stable)
-        return
-    if at is not None:
-        _list_at(output, open_reader(tables, at, group, max_age=max_age), at, where, exact)
-        return
-    lookup = Lookup(store)
-    warn_if_loading(lookup, group)
-    age = Age.of_tables(lookup.store, max_age)
-    age.warn_about_groups(lookup.store, group)
-    sampled = SampledEndOffsets(lookup)
-    missing = set(exact)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for group_id, found in groupby(lookup.stream("committed_offsets", _READ, where, order=_ORDER), _GROUP_ID):
-            missing.discard(group_id)
-            group_rows = list(found)
-            ends = sampled.ends({(row["topic"], row["partition"]) for row in group_rows})
-            shown = _current(group_rows) if output.is_text else group_rows
-            yield from (age.row(_list_row(row, ends)) for row in shown)
-
-    has_ends = sampled.has_any
-    closing = partial(_closing, output, sampled, age.line_if_old(lookup.store, group))
-    output.table(_columns(output, has_ends=has_ends), RereadRows(rows), closing=closing)
-    for group_id in sorted(missing):
-        print_line(f"Error: group '{group_id}' has no such committed offset.")
-    if missing:
-        click.get_current_context().exit(1)
-
-
-def _closing(output: Output, sampled: SampledEndOffsets, age_line: str | None) -> str | None:
-    """Return the closing line: JSON and CSV have the age of each row, so they only get that of the end offsets."""
-    ends = sampled.closing()
-    return " ".join(filter(None, (ends, age_line))) or None if output.is_text else ends
-
-
-def _list_at(output: Output, reader: ViewReader, at: datetime, where: dict[str, Any], exact: Collection[str]) -> None:
-    """List the offsets as they were at a past time."""
-    group = where["group_id"] or ()
-    age = Age.of(reader)
-    found = fetch_sorted(table_of(reader, "committed_offsets", where))
-    ends, sampled = ends_of(reader, {row["topic"] for row in found})
-    rows = sorted((age.row(_list_row(row, ends)) for row in found), key=itemgetter(*_ORDER))
-    age.warn({row["offsets_partition"] for row in rows} or None)
-    closing = capitalized(f"{age.as_of_text(reader.store, group)}; {ends_text(sampled, at)}.")
-    nothing = no_history_messages(reader, rows, group, at)
-    if rows or not (group or nothing) or not output.is_text:
-        output.table(_columns(output, has_ends=True), rows, closing=closing + unknown_text(reader))
-    found_groups = {row["group_id"] for row in rows}
-    missing = nothing or missing_of(reader, rows, exact, at=at)
-    for message in missing or [
-        f"group '{name}' had no such committed offset" for name in sorted(set(exact) - found_groups)
-    ]:
-        print_line(f"Error: {message}")
-    click.get_current_context().exit(1 if nothing or set(exact) - found_groups else 0)
-
-
-def _columns(output: Output, *, has_ends: bool) -> list[Column]:
+def _columns(asked: Asked, _: Rows) -> Sequence[Column]:
     """Return the columns; text has no end offsets if none was sampled."""
-    return [column for column in _LIST if has_ends or not output.is_text or column not in _ENDS]
+    return [column for column in _LIST if asked.ends.has_any or not asked.is_text or column not in _ENDS]
 
 
-def _current(group_rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without copies in old offsets partitions (their number may have changed)."""
-    return [row for row in group_rows if row["in_coordinator_partition"]] or group_rows
-
-
-def _list_row(row: dict[str, Any], ends: Mapping[TopicPartition, End]) -> dict[str, Any]:
-    found = offset_state(row["committed_offset"], ends.get((row["topic"], row["partition"])), clamped=True)
-    return row | {
-        **dict(zip(OFFSET_STATE, found, strict=True)),
-        "group": row["group_id"],
-        "commit_time": time_text(row["commit_timestamp_ms"]),
-        "expire_time": time_text(row["expire_timestamp_ms"]),
-    }
+def _listed(asked: Asked) -> Iterator[Part]:
+    """Yield the offsets; text leaves out copies in old offsets partitions (their number may have changed)."""
+    where = {"topic": asked.topics or None, "partition": asked.options["partition"] or None}
+    current, order = Current(), ("group_id", "-in_coordinator_partition", *_ORDER[1:]) if asked.is_text else _ORDER
+    for part in asked.reader.tables.parts("committed_offsets", _READ, where, order=order):
+        wanted = current.of(part) if asked.is_text else [True] * len(part["group_id"])
+        kept = {name: list(compress(values, wanted)) for name, values in part.items()}
+        yield kept | states_of(kept, asked.ends.of(set(places_of(kept))), clamped=True)
 
 
 _LIVE = (
@@ -230,39 +83,39 @@ _COMPARED_TABLE = ("group_id", "topic", "partition", "committed_offset", "leader
 _COMPARED = ("committed_offset", "leader_epoch", "metadata")
 
 
-def list_live(
-    output: Output,
-    store: Store,
-    exact: Collection[str],
-    bootstrap_server: str | None,
-    command_config: str | None,
-    where: Mapping[str, Collection[Any] | None],
-    *,
-    require_stable: bool,
-) -> None:
-    """Print both offsets of each partition; exit with code 1 if any differ, or if a group has no offset."""
-    groups = where["group_id"]
-    if bootstrap_server is None or not groups:
+def _live_if_asked(options: dict[str, Any]) -> Callable[[], Found] | None:
+    """Return what compares both offsets of each partition, if --live is given; exit code 1 if any differ."""
+    live, stable = options.pop("live"), options.pop("require_stable")
+    server, config = options.pop("bootstrap_server"), options.pop("command_config")
+    if (stable and not live) or (live and options["at"] is not None):
+        raise click.UsageError("--require-stable needs --live, and --live has no --at")
+    if not live:
+        return None
+    store = store_at(options["tables"])
+    groups, topics = expand(store, "group_id", options["group"]), expand(store, "topic", options["topic"])
+    if server is None or not groups:
         raise UsageError("--live reads from the coordinators of groups: give --bootstrap-server and --group")
-    from offsetstream.cluster.client import require_to_see  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.client import require_to_see  # noqa: PLC0415 - loads the Kafka client
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - likewise
 
-    cluster = GroupOffsets(bootstrap_server, client_properties(command_config))
+    cluster = GroupOffsets(server, client_properties(config))
     require_cluster(store, cluster.cluster_id())
-    rows: list[Row] = []
-    for group_id in sorted(set(groups)):
-        live = cluster.fetch(group_id, require_stable=require_stable)  # first, so that the tables are at least as new
-        group_rows = _live_rows(store, group_id, live, {**where, "group_id": [group_id]})
-        require_to_see(cluster, {row["topic"] for row in group_rows if row["is_unknown_there"]}, [])
-        rows += group_rows
-    different = sum(row["is_different"] for row in rows)
-    differ = "differs" if different == 1 else "differ"
-    closing = f"{counted(len(rows), 'offset')}; {different} {differ} between the coordinator and the tables."
-    output.table(_LIVE, rows, closing=closing)
-    missing = sorted(set(exact) - {row["group"] for row in rows})
-    for group_id in missing:
-        print_line(f"Error: group '{group_id}' has no such committed offset.")
-    click.get_current_context().exit(1 if different or missing else 0)
+    where = {"topic": topics or None, "partition": options["partition"] or None}
+
+    def ask() -> Found:
+        rows: list[Row] = []
+        for group_id in sorted(set(groups)):
+            found = cluster.fetch(group_id, require_stable=stable)  # first, so that the tables are at least as new
+            group_rows = _live_rows(store, group_id, found, {**where, "group_id": [group_id]})
+            require_to_see(cluster, {row["topic"] for row in group_rows if row["is_unknown_there"]}, [])
+            rows += group_rows
+        different = sum(row["is_different"] for row in rows)
+        differ = "differs" if different == 1 else "differ"
+        closing = f"{counted(len(rows), 'offset')}; {different} {differ} between the coordinator and the tables."
+        without = sorted(set(options["group"]) & set(groups) - {row["group"] for row in rows})
+        return Found(_LIVE, rows, closing, int(different > 0), [_NOTHING.format(each) for each in without])
+
+    return ask
 
 
 def _live_rows(
@@ -306,6 +159,36 @@ def _live_row(group_id: str, place: tuple[str, int], stored: Row | None, live: C
         "is_unknown_there": live is None,
         "is_different": not (live and live.error) and tuple(ours) != theirs,
     }
+
+
+_NOTHING = "group '{}' has no such committed offset"
+list_offsets = Answer(
+    name="offsets.list",
+    text="""List committed offsets, with the time of the commit and its metadata.
+
+    Examples:
+      offsetstream offsets list --group my-group
+      offsetstream offsets list --topic orders --partition 0
+      offsetstream offsets list --group my-group --output csv --file offsets.csv
+      offsetstream offsets list --group my-group --at 03:00
+      offsetstream offsets list --group my-group --live --bootstrap-server localhost:9092
+
+    LOG-END-OFFSET and LAG use the end offsets that the job sampled.
+
+    Exit code 1: a group has no committed offset that matches, or --live differs from the tables.""",
+    filters=("group", "topic", "partition"),
+    options=(
+        click.option("--live", is_flag=True, help="Compare with the offsets that the groups' coordinators have now."),
+        click.option(
+            "--require-stable", is_flag=True, help="With --live: refuse offsets that an open transaction may change."
+        ),
+        cluster_options,
+    ),
+    columns=_columns,
+    parts=_listed,
+    nothing=_NOTHING,
+    instead=_live_if_asked,
+).command()
 
 
 _OFFSET = (

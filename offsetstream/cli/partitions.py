@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.age import warn_if_loading
+from offsetstream.cli.age import Age
+from offsetstream.cli.answers import Found, open_reader, show, watch_option
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,
@@ -20,18 +23,18 @@ from offsetstream.cli.options import (
     row_options,
     tables_option,
 )
-from offsetstream.cli.output import Column, Output
-from offsetstream.cli.text import counted, duration_text, instant_text, milliseconds, print_line, time_text
-from offsetstream.errors import ClusterError, UsageError
-from offsetstream.tables.location import store_at
-from offsetstream.tables.lookup import Lookup, Row
+from offsetstream.cli.output import Column
+from offsetstream.cli.text import counted, duration_text, instant_text, milliseconds, time_text
+from offsetstream.errors import ClusterError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from offsetstream.cluster.client import Cluster
     from offsetstream.cluster.log_ends import Answers, LogEnd, NoEnd
     from offsetstream.cluster.open_transactions import Open, OpenTransaction
+    from offsetstream.tables.lookup import Lookup
 
-_PARTITIONS = (
+Row = dict[str, Any]
+_PARTITIONS: Sequence[Column] = (
     Column("offsets_partition", "PARTITION", 0, "id"),
     Column("load_state", "STATE"),
     Column("load_id", "LOAD", 0, "id"),
@@ -60,7 +63,7 @@ _PARTITIONS = (
     Column("filters"),
     Column("filtered_count"),
 )
-_EVENTS = (
+_EVENTS: Sequence[Column] = (
     Column("event_at", "TIME", 24),
     Column("offsets_partition", "PARTITION", 0, "id"),
     Column("event", "EVENT", 20),
@@ -123,6 +126,7 @@ Exit code 1: a partition does not exist; with --blocked also: one is blocked, or
 @click.option(
     "--topic", multiple=True, metavar="TOPIC", help="With --blocked: only partitions of this topic (repeatable)."
 )
+@watch_option
 @cluster_options
 @tables_option
 @row_options
@@ -133,6 +137,7 @@ def partitions(
     blocked: bool,
     group: tuple[str, ...],
     topic: tuple[str, ...],
+    watch: float | None,
     bootstrap_server: str | None,
     command_config: str | None,
     tables: str,
@@ -143,38 +148,47 @@ def partitions(
     if (blocked and events) or ((group or topic) and not blocked):
         raise click.UsageError("--group and --topic need --blocked, and --blocked excludes --events")
     if blocked:
-        show_blocked(output, bootstrap_server, command_config, offsets_partitions=wanted, groups=group, topics=topic)
-        return
-    lookup = Lookup(store_at(tables))
-    warn_if_loading(lookup, None)
-    rows = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
-    if events:
-        output.table(_EVENTS, [_with_times(row) for row in _events(lookup, wanted)])
+        if bootstrap_server is None:
+            raise UsageError("--blocked reads the live cluster: name a broker by --bootstrap-server")
+        if wanted and (group or topic):
+            raise UsageError(
+                "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
+            )
+        show(output, watch, partial(_blocked, bootstrap_server, command_config, wanted, group, topic))
+    show(output, watch, partial(_replayed, tables, wanted, with_events=events))
+
+
+def _replayed(tables: str, wanted: tuple[int, ...], *, with_events: bool) -> Found:
+    reader = open_reader(tables)
+    lookup, warnings = reader.tables, Age.of(reader).loading_lines(reader.store, ())
+    found = _rows(lookup, "offsets_partitions", _PARTITIONS, wanted)
+    missing_numbers = set(wanted) - {row["offsets_partition"] for row in found}
+    missing = [f"the tables have no offsets partition {number}." for number in sorted(missing_numbers)]
+    if with_events:
+        rows, columns, skipped = _events(lookup, wanted), _EVENTS, None
     else:
-        rows.sort(key=lambda row: row["offsets_partition"])
-        output.table(_PARTITIONS, [_with_times(row | _computed(row)) for row in rows])
-        _tell_skipped(rows)
-    missing = sorted(set(wanted) - {row["offsets_partition"] for row in rows})
-    for number in missing:
-        print_line(f"Error: the tables have no offsets partition {number}.")
-    if missing:
-        click.get_current_context().exit(1)
+        rows = [row | _computed(row) for row in sorted(found, key=itemgetter("offsets_partition"))]
+        columns, skipped = _PARTITIONS, _skipped(found)
+    return Found(columns, [_with_times(row) for row in rows], skipped, missing=missing, warnings=warnings)
 
 
-def _tell_skipped(rows: list[Row]) -> None:
+def _skipped(rows: list[Row]) -> str | None:
     by_filters = Counter[str]()
     for row in rows:
         if row["filters"] is not None:
             by_filters[row["filters"]] += row["filtered_count"] or 0
-    if by_filters:
-        from offsetstream.tables.filters import Filters  # noqa: PLC0415 - slow: Arrow; most tables have no filters
+    from offsetstream.tables.filters import Filters  # noqa: PLC0415 - loads Arrow; most tables have no filters
 
-        for filters, count in by_filters.items():
-            records = "1 record" if count == 1 else f"{count:,} records"
-            print_line(f"The filters skipped {records} since the last loads: {Filters.of(filters)}")
+    return (
+        " ".join(
+            f"The filters skipped {counted(count, 'record')} since the last loads: {Filters.of(filters)}."
+            for filters, count in by_filters.items()
+        )
+        or None
+    )
 
 
-def _rows(lookup: Lookup, table: str, columns: tuple[Column, ...], wanted: tuple[int, ...]) -> list[Row]:
+def _rows(lookup: Lookup, table: str, columns: Sequence[Column], wanted: tuple[int, ...]) -> list[Row]:
     names = [column.name for column in columns if column.name not in _COMPUTED]
     names = [f"{name}_ms" if name in _TIMES else name for name in names]
     return lookup.rows(table, names, {"offsets_partition": wanted or None})
@@ -229,30 +243,22 @@ _TIMEOUT = 30.0  # seconds for each request
 Wanted = Mapping[str, Collection[int] | None]
 
 
-def show_blocked(
-    output: Output,
-    bootstrap_server: str | None,
+def _blocked(
+    bootstrap_server: str,
     command_config: str | None,
-    *,
     offsets_partitions: Collection[int],
     groups: Collection[str],
     topics: Collection[str],
-) -> None:
-    """Print a row for each open transaction that blocks a partition; exit with code 1 if there is any.
+) -> Found:
+    """Return a row for each open transaction that blocks a partition; exit code 1 if there is any.
 
     It checks all offsets partitions, or some, or the data partitions of groups or topics.
     """
-    if bootstrap_server is None:
-        raise UsageError("--blocked reads the live cluster: name a broker by --bootstrap-server")
-    if offsets_partitions and (groups or topics):
-        raise UsageError(
-            "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
-        )
-    from offsetstream.cluster.client import (  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.client import (  # noqa: PLC0415 - loads the Kafka client
         require_to_read,
         require_to_see_topics_of_groups,
     )
-    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - likewise
 
     properties = client_properties(command_config)
     cluster = LogEnds(bootstrap_server, properties)
@@ -263,11 +269,7 @@ def show_blocked(
     answers = cluster.ends(wanted, {})
     ends = {place: end for place, end in answers.items() if not (isinstance(end, NoEnd) and end.error == NO_TOPIC)}
     rows = _blocked_rows(bootstrap_server, command_config, ends, _opened(cluster, properties, ends))
-    output.table(_BLOCKED, rows, closing=_blocked_closing(rows, len(ends)))
-    missing = _missing_places(wanted, ends)
-    for message in missing:
-        print_line(f"Error: {message}")
-    click.get_current_context().exit(1 if rows or missing else 0)
+    return Found(_BLOCKED, rows, _blocked_closing(rows, len(ends)), int(bool(rows)), _missing_places(wanted, ends))
 
 
 def _wanted_places(
@@ -277,7 +279,7 @@ def _wanted_places(
     groups: Collection[str],
     topics: Collection[str],
 ) -> Wanted:
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - loads the Kafka client
     from offsetstream.cluster.rights import OFFSETS_TOPIC  # noqa: PLC0415 - likewise
 
     if not groups:
@@ -286,15 +288,14 @@ def _wanted_places(
     for group_id in groups:
         places = [place for place in cluster.fetch(group_id) if not topics or place[0] in topics]
         if not places:
-            print_line(f"Error: group '{group_id}' has no such committed offset.")
-            click.get_current_context().exit(1)
+            raise UnknownNameError(f"group '{group_id}' has no such committed offset")
         for topic, number in places:
             found.setdefault(topic, set()).add(number)
     return found
 
 
 def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
-    from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin  # noqa: PLC0415 - loads the Kafka client
     from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
     from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
 
@@ -307,7 +308,7 @@ def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> O
 
 def _all_coordinate(cluster: Cluster) -> bool:
     """Return whether each partition of __transaction_state has a leader; false if that cannot be read."""
-    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - loads the Kafka client
 
     try:
         return None not in cluster.leaders(TRANSACTION_STATE).values()
@@ -328,7 +329,7 @@ def _blocked_rows(bootstrap_server: str, command_config: str | None, ends: Answe
 def _partition_rows(
     tool: list[str], place: tuple[str, int], end: LogEnd | NoEnd, opened: list[OpenTransaction] | str | None
 ) -> Iterator[Row]:
-    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - loads the Kafka client
 
     row = {"topic": place[0], "partition": place[1]}
     if isinstance(end, NoEnd):

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.age import Age
-from offsetstream.cli.answers import Found, show, topic_options, watch_option
+from offsetstream.cli.answers import Found, open_reader, show, topic_options, watch_option
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import is_pattern, matching
 from offsetstream.cli.options import (
@@ -115,7 +115,7 @@ def describe(
         groups = None if store is None else _groups(store, wanted)
         known = [each for each in sorted(cluster.known.items()) if not has_pattern or each[0] in wanted]
         rows = [row for name, metadata in known for row in _rows(cluster, name, metadata, groups)]
-        age = None if store is None else Age.of_tables(store, max_age)
+        age = None if store is None else Age.of(open_reader(tables, max_age=max_age))
         closing = _closing(rows, None if age is None or store is None else age.as_of_text(store))
         if output.output_format != "json":
             rows = [_flat(row, is_text=output.is_text) for row in rows]

@@ -36,6 +36,7 @@ from offsetstream.verify.ledger import doubled_rows, ledger_differences, ledger_
 from offsetstream.verify.records import disagreements, read_records
 from offsetstream.verify.sources import kafka_admin, read_tables
 from offsetstream.verify.topic import Reconciliation, TopicReader
+from offsetstream.views.reader import ViewReader
 
 _COLUMNS = tuple(map(Column, ["table", "group", "key", "column", "in_tables", "other", "against", "explanation"]))
 _DIFFERENT, _NOT_COMPARED = 1, 3
@@ -106,7 +107,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
-    Age.of_tables(store, None).warn()
+    Age.of(ViewReader(store)).warn()
     has_job = partial(is_job_alive, store, print_line, HeartbeatWatch())
     has_job()  # watch a job of another host now, so that --settle is left for the comparison
     with kafka_admin(cluster.bootstrap_server, properties) as admin:

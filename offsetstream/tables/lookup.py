@@ -94,8 +94,10 @@ class Lookup:
             damaged = None if is_interrupt(error) else damaged_table(self.store, table)
             if damaged is not None:
                 raise damaged from error
-            where = self._sources[table].where if table in self._sources else table
-            raise TablesError(f"cannot read the table {where}: {first_line(error)}") from error
+            raise TablesError(f"cannot read the table {self._where(table)}: {first_line(error)}") from error
+
+    def _where(self, table: str) -> str:
+        return self._sources[table].where if table in self._sources else table
 
     def _query(
         self, connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], where: Where | None

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.damage import damage_in
-from offsetstream.tables.lookup import fetch_rows, is_one_of, open_connection
+from offsetstream.tables.lookup import Lookup, fetch_rows, is_one_of, open_connection
 from offsetstream.tables.schema import (
     OPTIONAL_TABLES,
     THRESHOLDS,
@@ -111,6 +112,11 @@ class ViewReader:
             if values is not None:
                 relation = relation.filter(is_one_of(column, values))
         return relation
+
+    @cached_property
+    def tables(self) -> Lookup:
+        """Look-ups in the tables as this reader has them: of its groups, at its instant."""
+        return _Defined(self)
 
     def row_counts(self) -> dict[str, int | None]:
         """Return the row count of each existing table from its log; None if the log lacks it or was not opened.
@@ -232,6 +238,20 @@ class ViewReader:
             self.define_table(table)
         self.define("topics of groups", _TOPICS, kept=True)  # views read it often
         return f"FROM ({query}) WHERE topic = '__consumer_offsets' OR topic IN (FROM \"topics of groups\")"
+
+
+class _Defined(Lookup):
+    """Look-ups in the tables of a reader."""
+
+    def __init__(self, reader: ViewReader) -> None:
+        self.store, self._connection, self._reader = reader.store, reader.connection, reader
+
+    def _where(self, table: str) -> str:
+        return table
+
+    def _open(self, connection: duckdb.DuckDBPyConnection, table: str) -> duckdb.DuckDBPyRelation:
+        self._reader.define_table(table)
+        return connection.table(f'"{table}"')
 
 
 RECENT_VIEWS = frozenset({"time_lag", "group_status_partitions"})

@@ -158,8 +158,8 @@ def forget(server: str, transactional_id: str) -> None:
     ("options", "code", "reported"),
     [
         (("--topic", "nowhere"), 1, "Error: topic 'nowhere' is not there"),
-        (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset."),
-        (("--group", GROUP, "--topic", "nowhere"), 1, "Error: group 'booking' has no such committed offset."),
+        (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset"),
+        (("--group", GROUP, "--topic", "nowhere"), 1, "Error: group 'booking' has no such committed offset"),
         (("--offsets-partition", "77"), 1, "Error: __consumer_offsets has no partition 77"),
         (("--offsets-partition", "1", "--topic", TOPIC), 2, "give one"),
         (("--events",), 2, "--blocked excludes --events"),

@@ -295,6 +295,6 @@ def test_offsets_list_live_compares_tables_with_coordinators(spark: SparkSession
         )
     assert "UNSTABLE_OFFSET_COMMIT" in unstable.stdout
     unknown = list_live(server, runner.tables.root, "--group", "nobody")
-    assert (unknown.returncode, unknown.stderr) == (1, "Error: group 'nobody' has no such committed offset.\n")
+    assert (unknown.returncode, unknown.stderr) == (1, "Error: group 'nobody' has no such committed offset\n")
     for options in ((), ("--group", "shop", "--at", "1h")):
         assert list_live(server, runner.tables.root, *options).returncode == 2

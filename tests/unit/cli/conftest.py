@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from offsetstream.cli.main import main
 from offsetstream.coordinator.partitioning import partition_for
 from testkit.group_world import GroupWorld
-from testkit.tables import append_rows, new_tables
+from testkit.tables import append_rows, create_empty_tables, new_tables
 
 PARTITIONS = 50
 T1, T2, T3 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
@@ -129,6 +129,7 @@ def write_cluster(root: Path) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cluster")
+    create_empty_tables(root)
     write_cluster(root)
     write_states(root, ["OWNED"] * PARTITIONS)
     return root

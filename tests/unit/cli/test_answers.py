@@ -409,9 +409,9 @@ def test_offsets_list_uses_sampled_end_offsets(run: Run, world: Path) -> None:
     shown = run("groups", "describe", "--group", "group-10", tables=world)
     lines = shown.stdout.splitlines()
     assert [line.split()[3:6] for line in lines[2:4]] == [["18461", "22184", "3723"], ["426", "785", "359"]]
-    assert lines[-1].startswith("LOG-END-OFFSET and LAG were sampled at 2026-01-05T10:39:53.000Z, ")
+    assert lines[-1].startswith("End offsets as of 2026-01-05T10:39:53.000Z (")
     listed = run("offsets", "list", "--group", "group-10", tables=world).stdout.splitlines()
-    assert listed[-1].startswith("LOG-END-OFFSET and LAG were sampled at 2026-01-05T10:39:53.000Z, ")
+    assert listed[-1].startswith("End offsets as of 2026-01-05T10:39:53.000Z (")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from offsetstream.cli.age import loading_lines
+from offsetstream.cli.age import Age
+from offsetstream.tables.path_store import PathStore
 from tests.unit.cli.conftest import Run, write_cluster, write_states
 
 
@@ -16,23 +18,30 @@ def test_a_look_up_warns_while_partitions_are_loading(run: Run, tmp_path: Path, 
     assert result.stdout.startswith("[")
 
 
+def loading_lines(states: dict[int, str | None], *groups: str) -> list[str]:
+    age = Age(datetime.now(UTC), {}, None, load_states=states)
+    return age.loading_lines(PathStore("none"), groups)
+
+
 def test_no_warning_when_all_are_loaded() -> None:
-    assert list(loading_lines({0: "OWNED", 1: "OWNED"}, ["g"])) == []
+    assert loading_lines({0: "OWNED", 1: "OWNED"}) == []
 
 
 def test_one_partition_is_told_as_one() -> None:
-    assert list(loading_lines({0: "LOADING"}, [])) == ["0 of 1 offsets partition are loaded"]
+    assert loading_lines({0: "LOADING"}) == ["0 of 1 offsets partition are loaded"]
 
 
 def test_nothing_is_known_yet() -> None:
-    (line,) = loading_lines({}, ["g"])
+    (line,) = loading_lines({}, "g")
     assert line.startswith("No offsets partition is known yet")
 
 
-def test_the_warning_says_whether_the_partition_of_a_group_is_loaded() -> None:
+def test_the_warning_says_whether_the_partition_of_a_group_is_loaded(run: Run, tmp_path: Path) -> None:
     # reference 7: of 50 partitions, my-group has 12 and testgroup 27
-    states = dict.fromkeys(range(50), "LOADING") | {12: "OWNED"}
-    assert list(loading_lines(states, ["my-group", "testgroup"])) == [
+    write_cluster(tmp_path)
+    write_states(tmp_path, ["OWNED" if number == 12 else "LOADING" for number in range(50)])
+    shown = run("groups", "list", "--group", "my-group", "--group", "testgroup", tables=tmp_path)
+    assert shown.stderr.splitlines()[:3] == [
         "1 of 50 offsets partitions is loaded",
         "Offsets partition 12 of group 'my-group' is loaded",
         "Offsets partition 27 of group 'testgroup' is not loaded (LOADING)",

@@ -83,7 +83,7 @@ def test_one_skipped_record_is_told_as_one(run: Run, tmp_path: Path) -> None:
     filters = Filters(group_exclude="test-.+").text
     row = {"offsets_partition": 0, "load_state": "OWNED", "filters": filters, "filtered_count": 1}
     append_rows(tmp_path, "offsets_partitions", [row])
-    assert "The filters skipped 1 record since the last loads: " in run("partitions", tables=tmp_path).stderr
+    assert "The filters skipped 1 record since the last loads: " in run("partitions", tables=tmp_path).stdout
 
 
 def test_events_in_their_order(run: Run, tables: Path) -> None:
