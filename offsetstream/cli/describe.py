@@ -66,7 +66,8 @@ def _described(asked: Asked) -> Found:
         tables = asked.reader.tables
         for batch in read_batches(tables, asked.groups or None, members=True, offsets=view == "offsets"):
             asked.saw(batch.groups.columns["group_id"])
-            past.extend(group.row for group in batch.each() if asked.at)
+            if asked.at:
+                past.extend(group.row for group in batch.each())
             yield batch
 
     def offsets() -> Iterator[tuple[Part, list[int]]]:
@@ -75,22 +76,22 @@ def _described(asked: Asked) -> Found:
             for batch in _warned(some):
                 yield offset_columns(batch, known, clamped=isinstance(ends, SampledEnds), as_text=asked.is_text)
 
-    def rows_by_group() -> Iterator[tuple[Group, Rows]]:
+    def rows_by_group() -> Iterator[list[tuple[Group, Rows]]]:
         rows_of = member_rows if view == "members" else _state_rows(asked)
-        return ((group, rows_of(group)) for batch in _warned(batches()) for group in batch.each())
+        return ([(group, rows_of(group)) for group in batch.each()] for batch in _warned(batches()))
 
     def blocks() -> Iterator[Blocks]:
         if view == "offsets":
             return _offset_blocks(offsets(), verbose=verbose)
-        current = (rows for group, rows in rows_by_group() if group.is_current and rows)
+        current = (rows for some in rows_by_group() for group, rows in some if group.is_current and rows)
         return merge_blocks(block(columns, rows, verbose=verbose) for rows in current)
 
     def parts() -> Iterator[Part]:
         if view == "offsets":
             found = (part for part, _ in offsets())
         else:
-            found = (_by_column(rows) for _, rows in rows_by_group() if rows)
-        return (cells_of(asked.age.columns(part), columns) for part in found)
+            found = (_by_column([row for _, rows in some for row in rows]) for some in rows_by_group())
+        return (cells_of(asked.age.columns(part), columns) for part in found if part)
 
     return Found(
         columns,
@@ -223,7 +224,7 @@ def _offset_blocks(parts: Iterable[tuple[Part, list[int]]], *, verbose: bool) ->
 
 
 def _by_column(rows: Rows) -> Part:
-    return {name: [row[name] for row in rows] for name in rows[0]}
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
 def _past_closing(asked: Asked, groups: Rows) -> str:
