@@ -29,6 +29,7 @@ from offsetstream.tables.small_tables import read_rows
 from offsetstream.verify.records import disagreements, read_records
 from testkit.garbage import garbage, produce
 from testkit.processes import printed
+from tests.conformance.builder import classic, classic_member
 from tests.kafka.java_admin import JavaAdmin
 from tests.kafka.java_clients import JavaClients, java_clients
 from tests.kafka.jobs import JobRunner
@@ -53,7 +54,7 @@ GARBAGE, LARGE, LARGE_BYTES, NULL_KEYS = 20_000, 3, 10_000_000, 1
 # A coordinator fails to load a partition with foreign records, and then serves none of its groups.
 LITTERED = 40
 PARTITIONS = 100_000
-BIG = "big"
+BIG, LONG = "big", "long"
 SERVED = [f"served-{number}" for number in range(999) if partition_for(f"served-{number}", 50) >= LITTERED]
 BIG_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -124,6 +125,17 @@ def big_group() -> Iterator[tuple[int, bytes, bytes | None]]:
         yield partition_for(BIG, 50), *encode_record({"type": key_type, "data": key}, {"version": 0, "data": value})
 
 
+def group_of_6_mib() -> tuple[int, bytes, bytes]:
+    """Return the partition, key and value of a group record that is larger than a broker's load buffer (5 MiB)."""
+    key, value = classic(
+        *(classic_member(f"m{number}", subscription=bytes(1024)) for number in range(6000)), group=LONG
+    )
+    assert key is not None
+    assert value is not None
+    assert len(value) > 6 * 1024 * 1024
+    return partition_for(LONG, 50), key, value
+
+
 def write_garbage(kafka: EmbeddedKafka, seed: int) -> None:
     small = garbage(GARBAGE, 10, 300, seed)
     produce(kafka.bootstrap_server, ((number % LITTERED, *record) for number, record in enumerate(small)))
@@ -152,7 +164,7 @@ def test_garbage_is_kept_and_hides_no_other_record(
 ) -> None:
     before = runner.rows("committed_offsets")
     write_garbage(kafka, 0)
-    produce(kafka.bootstrap_server, big_group(), 2_000_000)
+    produce(kafka.bootstrap_server, iter([*big_group(), group_of_6_mib()]), LARGE_BYTES)
     runner.run_once()
     assert "Continuing from checkpoint" in runner.said.getvalue()
     assert runner.rows("committed_offsets") == before
@@ -164,6 +176,7 @@ def test_garbage_is_kept_and_hides_no_other_record(
     assert member["partitions"] == PARTITIONS
     assert member["target_assignment"] == member["current_assignment"]
     assert member["current_assignment"].endswith(f",{PARTITIONS - 2},{PARTITIONS - 1}")
+    assert (LONG, "Stable", 6000) in runner.rows("groups", "group_id", "state", "member_count")
 
 
 def test_a_load_gives_the_same_tables(

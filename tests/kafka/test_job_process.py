@@ -1,4 +1,4 @@
-"""The job as a process, as users run it: garbage, signals, a second job, and unreadable input."""
+"""The job as a process, as users run it: signals, a second job, spark-submit, and another cluster."""
 
 import os
 import shutil
@@ -24,15 +24,12 @@ from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from testkit.garbage import produce
 from testkit.processes import JobProcess, RunningProcess, offsetstream, printed
-from tests.conformance.builder import classic, classic_member
 from tests.kafka.jobs import JobRunner
-from tests.kafka.partition_seven import set_topic_config
 
 pytestmark = pytest.mark.long
 
 TOPIC = "__consumer_offsets"
 ROOT = Path(__file__).parents[2]
-MIB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -102,43 +99,10 @@ def many_commits(count: int, first: int = 0) -> list[tuple[int, bytes | None, by
     return records
 
 
-def group_of_6_mib() -> tuple[int, bytes, bytes]:
-    """Return the partition, key and value of a group record that is larger than a broker's load buffer (5 MiB)."""
-    members = [classic_member(f"m{number}", subscription=bytes(1024)) for number in range(6000)]
-    key, value = classic(*members, group="large")
-    assert key is not None
-    assert value is not None
-    assert len(value) > 6 * MIB
-    return partition_for("large", 50), key, value
-
-
 def job(server: str, folder: Path, *more: str) -> list[str]:
     """Return the arguments of a job on the tables and checkpoints of a folder."""
     folder_options = ("--tables", str(folder / "tables"), "--checkpoint", str(folder / "checkpoints"))
     return ["run", "--bootstrap-server", server, *folder_options, *more]
-
-
-def test_garbage_is_kept_and_the_job_continues(own_kafka: EmbeddedKafka, server: str, runner: JobRunner) -> None:
-    garbage = [
-        (3, b"\x00\x01nonsense", b"\x00\x03"),
-        (3, b"", b"x"),
-        (4, b"\x7f\xff\x00\x01g", b"\x00\x00"),
-        (4, encode_record({"type": 2, "data": {"group": "g"}}, None)[0], b"\x00\x63"),
-    ]
-    set_topic_config(own_kafka, max_message_bytes=str(10 * MIB))
-    produce(server, iter([*garbage, group_of_6_mib()]), 10 * MIB)
-    runner.run_once()
-    found = runner.rows("undecodable_records", "offsets_partition", "key_bytes", "value_bytes")
-    assert found == sorted(garbage, key=repr)
-    assert ("large", "Stable", 6000) in runner.rows("groups", "group_id", "state", "member_count")
-    reasons = runner.values("undecodable_records", "reason")
-    assert all(reasons), reasons
-
-    commit_plainly(server, {"after-garbage": [TopicPartition("orders", 1, 12)]})
-    produce(server, iter([(5, b"\x00\x01\x00", None)]))
-    runner.run_once()
-    assert len(runner.rows("undecodable_records", "reason")) == len(garbage) + 1
-    assert ("after-garbage", 12) in runner.rows("committed_offsets", "group_id", "committed_offset")
 
 
 def test_sigterm_during_a_batch_loses_and_doubles_nothing(server: str, runner: JobRunner, tmp_path: Path) -> None:

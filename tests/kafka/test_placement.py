@@ -30,7 +30,7 @@ from testkit.waiting import SECONDS
 from tests.kafka.jobs import JobRunner
 
 GROUPS = [f"group-{number}" for number in range(40)]
-FEW, MORE = 4, 8
+FEW, MORE, MOST = 4, 8, 12
 
 
 @pytest.fixture
@@ -42,6 +42,11 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 def commit(kafka: EmbeddedKafka, offset: int, groups: list[str] = GROUPS) -> None:
     commit_plainly(kafka.bootstrap_server, {group: [TopicPartition("orders", 0, offset)] for group in groups})
+
+
+def add_partitions(kafka: EmbeddedKafka, count: int) -> None:
+    admin = admin_client(kafka.bootstrap_server)
+    admin.create_partitions([NewPartitions(OFFSETS_TOPIC, count)])[OFFSETS_TOPIC].result(SECONDS)
 
 
 def write_as_redpanda(kafka: EmbeddedKafka, offset: int) -> None:
@@ -82,13 +87,22 @@ def answer_rows(runner: JobRunner, *arguments: str) -> list[Mapping[str, object]
     return found
 
 
-def assert_readers_find(runner: JobRunner, offset: int) -> None:
+def assert_readers_find(runner: JobRunner, kafka: EmbeddedKafka, offset: int) -> None:
+    """Each reader has each group once, with its last offset, and `verify` finds no difference."""
+    listed = CliRunner().invoke(main, ["groups", "list", "--tables", runner.tables.root]).stdout.splitlines()[1:]
+    assert sorted(line.split()[0] for line in listed if line) == sorted(GROUPS)
+    described = answer_rows(runner, "groups", "describe", "--all-groups")
+    current = [(row["group"], row["current_offset"]) for row in described if row["in_coordinator_partition"]]
+    assert sorted(current, key=str) == sorted(((group, offset) for group in GROUPS), key=str)
     assert {row["group"] for row in answer_rows(runner, "lag", "--all-groups")} == set(GROUPS)
     assert {(row["group"], row["committed_offset"]) for row in answer_rows(runner, "offsets", "list")} >= {
         (group, offset) for group in GROUPS
     }
     for row in answer_rows(runner, "coordinator", *(each for group in GROUPS for each in ("--group", group))):
         assert row["offsets_partition"] == homes(runner)[str(row["group"])]
+    arguments = ["verify", "--tables", runner.tables.root, "--bootstrap-server", kafka.bootstrap_server]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.long
@@ -127,21 +141,25 @@ def test_groups_are_found_before_and_after_brokers_learn_a_new_count(
     with runner.running():
         runner.await_(lambda: "Starting checkpoint" in runner.said.getvalue() and rule(runner) == "java")
         assert homes(runner) == before
-        admin = admin_client(kafka.bootstrap_server)
-        admin.create_partitions([NewPartitions(OFFSETS_TOPIC, MORE)])[OFFSETS_TOPIC].result(SECONDS)
+        add_partitions(kafka, MORE)
         commit(kafka, 2)  # brokers still count four partitions
         runner.await_(lambda: rule(runner) == "records" and is_applied(runner, before, 2))
         assert homes(runner) == before
-        assert_readers_find(runner, 2)
-        verify(runner, kafka)
+        assert_readers_find(runner, kafka, 2)
 
         kafka.restart()
         commit(kafka, 3)
         runner.await_(lambda: rule(runner) == "java" and is_applied(runner, after, 3))
         assert homes(runner) == after
-        assert_readers_find(runner, 3)
-        verify(runner, kafka)
+        assert_readers_find(runner, kafka, 3)
     assert runner.said.getvalue().count("until they are restarted") == 1
+
+    add_partitions(kafka, MOST)  # while no job runs
+    kafka.restart()
+    commit(kafka, 4)
+    runner.run_once()
+    assert homes(runner) == {group: partition_for(group, MOST) for group in GROUPS}
+    assert_readers_find(runner, kafka, 4)
 
 
 def is_applied(runner: JobRunner, partition_of: Mapping[str, int], offset: int) -> bool:
@@ -149,9 +167,3 @@ def is_applied(runner: JobRunner, partition_of: Mapping[str, int], offset: int) 
     found = {row[:3] for row in runner.rows("committed_offsets", *columns) if row[3]}
     groups = {row[:2] for row in runner.rows("groups", "group_id", "offsets_partition", columns[3]) if row[2]}
     return groups == set(partition_of.items()) and found == {(*each, offset) for each in partition_of.items()}
-
-
-def verify(runner: JobRunner, kafka: EmbeddedKafka) -> None:
-    arguments = ["verify", "--tables", runner.tables.root, "--bootstrap-server", kafka.bootstrap_server]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output

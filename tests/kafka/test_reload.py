@@ -203,15 +203,6 @@ def test_a_cut_log_that_grew_past_the_applied_offset_is_noticed(runner: JobRunne
     assert len([row for row in found if row[:2] == (2, 7)]) == 3 * len(all_at(0))
 
 
-def test_a_restart_of_the_broker_is_no_new_log(runner: JobRunner, own_kafka: EmbeddedKafka) -> None:
-    own_kafka.stop_broker(1)
-    own_kafka.start_broker(1)
-    commit(own_kafka, 13)
-    runner.run_once()
-    assert commits(runner) == all_at(13)
-    assert dict(runner.rows("offsets_partitions", "offsets_partition", "log_id"))[7] == 2
-
-
 def test_maintenance_does_not_disturb_the_running_job(
     runner: JobRunner, own_kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

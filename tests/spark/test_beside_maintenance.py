@@ -16,7 +16,6 @@ from offsetstream.tables.create import create_tables
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.task_rows import TaskRows
@@ -138,14 +137,3 @@ def test_look_ups_do_not_show_what_a_deletion_vector_deleted(spark: SparkSession
     for output, lines in (("csv", 6), ("text", 6)):
         shown = offsetstream("offsets", "list", "--tables", tables.root, "--output", output)
         assert (shown.returncode, len(shown.stdout.splitlines())) == (0, lines), shown.stderr
-
-
-def test_a_large_load_keeps_a_users_columns(spark: SparkSession, tables: PathStore) -> None:
-    WRITES[0].prepare(tables)
-    table = f"delta.`{tables.table('groups')}`"
-    spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
-    spark.sql(f"UPDATE {table} SET note = 'mine'")  # noqa: S608 - the test's own
-    for replaced, kept in (([1, 2], {0: "mine"}), ([0, 1, 2], {})):
-        TableWriter(spark, tables).replace(new_groups(tables, 1, 2), BatchId(1, -1), in_partitions(replaced))
-        notes = {row["offsets_partition"]: row["note"] for row in read_rows(tables.open("groups"))}
-        assert notes == kept | {1: "mine", 2: None}

@@ -1,6 +1,6 @@
 """Tables that users have changed: writes keep supported changes, and refuse others with the command to undo them.
 
-tests/kafka/test_changed_tables.py has a job meet such tables.
+tests/kafka/test_restarts.py has a job meet such tables.
 """
 
 from __future__ import annotations
