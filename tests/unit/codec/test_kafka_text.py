@@ -1,6 +1,4 @@
-"""Output of Kafka's formatters that the golden files do not cover."""
-
-import json
+"""Output of Kafka's formatters that the golden files and tests/unit/conformance/test_formatters.py do not cover."""
 
 import pytest
 
@@ -15,31 +13,6 @@ from offsetstream.codec.records import encode_record
 from offsetstream.codec.wire import DecodeError
 
 _KEY = {"type": 1, "data": {"group": "g,\n", "topic": "t]", "partition": 0}}
-_DATA = {"offset": 100, "metadata": "me\x1f", "commitTimestamp": 1234}
-
-
-def test_offsets() -> None:
-    key, value = encode_record(_KEY, {"version": 3, "data": _DATA | {"leaderEpoch": 10}})
-    assert kafka_text(key, value) == (
-        "[g,\n,t],0]::OffsetAndMetadata(offset=100, leaderEpoch=Optional[10], metadata=me\x1f, commitTimestamp=1234, "
-        "expireTimestamp=None)\n"
-    )
-    assert kafka_json(key, value) == (
-        '{"key":{"type":1,"data":{"group":"g,\\n","topic":"t]","partition":0}},"value":{"version":3,"data":'
-        '{"offset":100,"leaderEpoch":10,"metadata":"me\\u001F","commitTimestamp":1234}}}'
-    )
-    key, value = encode_record(_KEY, {"version": 1, "data": _DATA | {"expireTimestamp": 5678}})
-    assert (kafka_text(key, value) or "").endswith(
-        "leaderEpoch=Optional.empty, metadata=me\x1f, commitTimestamp=1234, expireTimestamp=Some(5678))\n"
-    )
-
-
-def test_tombstones() -> None:
-    key, _ = encode_record(_KEY, None)
-    assert kafka_text(key, None) == "[g,\n,t],0]::NULL\n"
-    assert json.loads(kafka_json(key, None) or "")["value"] is None
-    key, _ = encode_record({"type": 2, "data": {"group": "g"}}, None)
-    assert kafka_text(key, None) == "g::NULL\n"
 
 
 def test_records_that_the_formatters_skip() -> None:

@@ -3,6 +3,8 @@
 import random
 import struct
 
+import pytest
+
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import GROUP_COLUMNS, MEMBER_COLUMNS, SUBSCRIPTION_COLUMNS, Cell
 from offsetstream.tables.schema import load_schema
@@ -47,43 +49,35 @@ def test_the_order_of_the_cells_does_not_matter() -> None:
         assert rows_of(*cells) == expected
 
 
-def test_a_simple_classic_group_is_replaced_by_a_newer_type() -> None:
-    assert rows_of(simple(1), *consumer_group()).group["group_type"] == "Consumer"
-    assert rows_of(simple(1), consumer_member(2, "m1")).group["group_type"] == "Consumer"
+WITH_MEMBERS = classic(50, [classic_member("m9")])
+SHARE = {"epoch": 2, "metadataHash": 0}
+REGEX = cell(16, 5, {"topics": [], "version": 1, "timestamp": 1}, regularExpression="a.*")
+SHARE_STATE = cell(15, 5, {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []})
 
 
-def test_a_later_classic_record_replaces_any_group() -> None:
-    rows = rows_of(*consumer_group(), classic(50, [classic_member("m9")]))
-    assert rows.group["group_type"] == "Classic"
-    assert [row["member_id"] for row in rows.members] == ["m9"]
-
-
-def test_a_group_replaced_by_a_classic_record_does_not_come_back() -> None:
-    rows = rows_of(*consumer_group(), simple(50), consumer_member(51, "m2"))
-    assert rows.group["group_type"] == "Consumer"
-    assert [row["member_id"] for row in rows.members] == ["m2"]
-
-
-def test_only_a_later_group_record_replaces_a_classic_group_with_members() -> None:
-    whole = classic(50, [classic_member("m9")])
-    assert rows_of(whole, consumer_member(51, "m1")).group["group_type"] == "Classic"
-    converted = rows_of(whole, consumer_member(51, "m1"), cell(3, 52, {"epoch": 4}))
-    assert (converted.group["group_type"], converted.group["group_epoch"]) == ("Consumer", 4)
-
-
-def test_the_later_group_record_of_two_newer_types_wins() -> None:
-    share = cell(11, 40, {"epoch": 2, "metadataHash": 0})
-    assert rows_of(*consumer_group(), share).group["group_type"] == "Share"
-    assert rows_of(*consumer_group(), cell(11, 3, share.value)).group["group_type"] == "Consumer"
-    assert rows_of(*consumer_group(), share, consumer_member(50, "m2")).group["group_type"] == "Share"
-    assert rows_of(share, consumer_member(50, "m2")).group["group_type"] == "Share"
-
-
-def test_a_single_record_other_than_the_group_record_makes_a_group() -> None:
-    topics = cell(16, 5, {"topics": [], "version": 1, "timestamp": 1}, regularExpression="a.*")
-    assert rows_of(topics).group["group_type"] == "Consumer"
-    state = cell(15, 5, {"initializingTopics": [], "initializedTopics": [], "deletingTopics": []})
-    assert rows_of(state).group["group_type"] == "Share"
+@pytest.mark.parametrize(
+    ("cells", "group_type", "members"),
+    [
+        ([simple(1), *consumer_group()], "Consumer", ["m1"]),
+        ([simple(1), consumer_member(2, "m1")], "Consumer", ["m1"]),
+        ([*consumer_group(), WITH_MEMBERS], "Classic", ["m9"]),
+        ([*consumer_group(), simple(50), consumer_member(51, "m2")], "Consumer", ["m2"]),  # the old one stays gone
+        ([WITH_MEMBERS, consumer_member(51, "m1")], "Classic", ["m9"]),
+        ([WITH_MEMBERS, consumer_member(51, "m1"), cell(3, 52, {"epoch": 4})], "Consumer", ["m1"]),
+        # Of two newer types the one with the later group record wins.
+        ([*consumer_group(), cell(11, 40, SHARE)], "Share", []),
+        ([*consumer_group(), cell(11, 3, SHARE)], "Consumer", ["m1"]),
+        ([*consumer_group(), cell(11, 40, SHARE), consumer_member(50, "m2")], "Share", []),
+        ([cell(11, 40, SHARE), consumer_member(50, "m2")], "Share", []),
+        # A single other record makes a group, too.
+        ([REGEX], "Consumer", []),
+        ([SHARE_STATE], "Share", []),
+    ],
+)
+def test_the_type_of_a_group_with_records_of_several(cells: list[Cell], group_type: str, members: list[str]) -> None:
+    rows = rows_of(*cells)
+    assert rows.group["group_type"] == group_type
+    assert [row["member_id"] for row in rows.members] == members
 
 
 def test_records_without_a_meaning_make_no_group() -> None:

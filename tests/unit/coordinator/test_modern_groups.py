@@ -231,16 +231,17 @@ def test_a_streams_group() -> None:
     ]
 
 
-def test_a_streams_group_whose_topology_is_not_validated_is_not_ready() -> None:
-    assert rows_of(*streams_group(validatedTopologyEpoch=-1)).group["state"] == "NotReady"
-    assert rows_of(*(c for c in streams_group() if c.key_type != 23)).group["state"] == "NotReady"
-
-
-def test_a_streams_member_without_a_current_assignment_is_not_reconciled() -> None:
-    rows = rows_of(*(c for c in streams_group() if c.key_type != 22))
-    assert (rows.members[0]["member_epoch"], rows.group["state"]) == (None, "Reconciling")
-
-
-def test_a_streams_group_state_order() -> None:
-    assert rows_of(*streams_group(epoch=4)).group["state"] == "Assigning"
-    assert rows_of(cell(17, 2, {"epoch": 3, "metadataHash": 1})).group["state"] == "Empty"
+@pytest.mark.parametrize(
+    ("cells", "state", "epoch"),
+    [
+        (streams_group(validatedTopologyEpoch=-1), "NotReady", 3),
+        ([c for c in streams_group() if c.key_type != 23], "NotReady", 3),  # without a topology
+        ([c for c in streams_group() if c.key_type != 22], "Reconciling", None),  # without a current assignment
+        (streams_group(epoch=4), "Assigning", 3),
+        ([cell(17, 2, {"epoch": 3, "metadataHash": 1})], "Empty", None),
+    ],
+)
+def test_the_state_of_a_streams_group(cells: list[Cell], state: str, epoch: int | None) -> None:
+    rows = rows_of(*cells)
+    assert rows.group["state"] == state
+    assert [row["member_epoch"] for row in rows.members] == ([] if state == "Empty" else [epoch])

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from offsetstream.cli.output import Output
-from offsetstream.cli.verify import exit_code_of, print_result
+from offsetstream.cli.verify import exit_code_of
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.tables.lookup import Lookup
 from offsetstream.verify import compare
@@ -88,14 +87,6 @@ def test_committed_offsets_below_zero_are_not_compared() -> None:
     told = answers()
     told.offsets.clear()
     assert differences(tables(offset=-1), told) == []
-
-
-def test_one_group_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    stands = position(8, has_job=False)
-    print_result(compare_until_settled(lambda: tables(offset=4), answers, lambda _: stands, 0), Output())
-    compared, behind = capsys.readouterr().err.splitlines()
-    assert compared == "1 group compared: 1 unexplained difference, 0 explained"
-    assert behind.startswith("No job runs on these tables: 1 offsets partition is 1 offset behind the topic.")
 
 
 def test_a_doubled_key_is_found() -> None:

@@ -226,13 +226,6 @@ def test_deleted_messages_are_no_lag_and_one_commit_blames_no_group(tmp_path: Pa
     assert (of_group["total_lag"], of_group["messages_lost"]) == (lag, lost)
 
 
-def test_one_deleted_message_is_told_as_one(tmp_path: Path) -> None:
-    samples = tuple((11, NOW_MS - ago * 10_000) for ago in reversed(range(60)))
-    window = Window(0, samples, ((10, NOW_MS - 400_000),), Limits(10, 0.0, 0), window_seconds=300, log_start=11)
-    (row,) = reader_of(write_tables(tmp_path, tables_of([window])), instant(NOW_MS)).rows(VIEW)
-    assert row["verdict_reason"] == "nothing waits; 1 message was deleted unread"
-
-
 def test_a_group_has_the_worst_verdict_of_its_partitions(tmp_path: Path) -> None:
     """An unknown partition does not hide known trouble, and healthy partitions do not hide an unknown one."""
     reader = reader_of(write_tables(tmp_path, {}), instant(NOW_MS))

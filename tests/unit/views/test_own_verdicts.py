@@ -146,14 +146,6 @@ def test_a_new_owner_may_not_have_committed_yet(tmp_path: Path) -> None:
     assert status(tmp_path, {})["verdict_reason"] == "no committed offset"
 
 
-def test_one_message_is_told_as_one(tmp_path: Path) -> None:
-    own = HOME | {"member_id": "m", "kind": "assigned", "topic": "orders", "partition": 0}
-    end = {"topic": "orders", "partition": 0, "log_start_offset": 5, "last_stable_offset": 6, "high_watermark": 6}
-    end |= {"sampled_at": instant(NOW_MS), "changed_at": instant(START_MS)}
-    row = status(tmp_path, {"member_count": 1}, member_assignments=[own], topic_partitions=[end])
-    assert row["verdict_reason"] == "it owns 1 partition, and has not committed yet; 1 message is in the log"
-
-
 @pytest.mark.parametrize(("read", "reason"), [("in-entory", "expired"), ("in_entory", "offsets deleted")])
 def test_readers_of_a_similar_topic_name_do_not_keep_the_offsets(tmp_path: Path, read: str, reason: str) -> None:
     """LIKE was used once: in LIKE, _ matches any character."""
