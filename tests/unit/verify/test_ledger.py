@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -28,9 +28,11 @@ from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.store import Snapshot
 from offsetstream.tables.transaction import BatchId
+from offsetstream.verify import ledger as verify_ledger
+from offsetstream.verify.difference import ROWS
 from offsetstream.verify.ledger import doubled_rows, ledger_differences
 from testkit.examples import seeds
 from testkit.waiting import today
@@ -38,6 +40,7 @@ from testkit.waiting import today
 SCHEMA = load_schema(COMMITS)
 SIGNED = ["checkpoint_id", "batch_id", "written_day"]
 OPEN = BatchId(9, -1)
+BATCH = BatchId(1, 0)
 
 
 def ago(days: int) -> date:
@@ -105,9 +108,9 @@ def test_counted_rows_match_the_history(tables: PathStore) -> None:
     assert differences(tables) == []
 
 
-def double(tables: PathStore, where: str) -> None:
-    rows = pa.Table.from_pylist(read_rows(tables.open(COMMITS), where), schema=SCHEMA.arrow)
-    write_deltalake(tables.table(COMMITS), rows, mode="append")
+def double(tables: PathStore, name: str, where: str = "true") -> None:
+    rows = pa.Table.from_pylist(read_rows(tables.open(name), where), schema=load_schema(name).arrow)
+    write_deltalake(tables.table(name), rows, mode="append")
 
 
 def test_missing_doubled_or_changed_rows_are_named(tables: PathStore) -> None:
@@ -120,7 +123,7 @@ def test_missing_doubled_or_changed_rows_are_named(tables: PathStore) -> None:
     first, second = differences(tables)
     assert first == f"{place}, batch_id 1: rows is 3 in the tables, 5 in the ledger"
     assert second.startswith(f"{place}, batch_id 2: checksum is ")
-    double(tables, "batch_id = 0")
+    double(tables, COMMITS, "batch_id = 0")
     assert f"{place}, batch_id 0: rows is 10 in the tables, 5 in the ledger" in differences(tables)
     table.delete("batch_id = 2")
     assert f"{place}, batch_id 2: rows is 0 in the tables, 5 in the ledger" in differences(tables)
@@ -244,7 +247,7 @@ def test_the_note_of_a_paused_retention_is_not_mistaken_for_anothers(
 
 def test_doubled_rows_count_once_when_retention_deletes_them(tables: PathStore) -> None:
     append_of_days(tables, DAYS)
-    double(tables, "record_offset < 15")
+    double(tables, COMMITS, "record_offset < 15")
     assert len(differences(tables)) == 2
     thin_history(tables, SCHEMA, ago(0))
     assert differences(tables) == []
@@ -285,3 +288,61 @@ def test_a_concurrent_write_makes_summing_up_start_again(tables: PathStore, monk
 def test_without_a_ledger_there_is_nothing_to_correct(tables: PathStore) -> None:
     note_thinned(tables, tables.open(COMMITS), str(date(2030, 1, 1)), commits(0, range(3)))
     assert entries(tables) == []
+
+
+def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
+    schema = load_schema(table)
+    return pa.Table.from_pylist([dict.fromkeys(schema.column_names) | row for row in rows], schema=schema.arrow)
+
+
+@pytest.fixture
+def written(tables: PathStore) -> PathStore:
+    overwrite_rows(tables, "offsets_partitions", [{"offsets_partition": n, "log_id": 0} for n in range(3)], BATCH)
+    commits = [{"offsets_partition": n, "log_id": 0, "group_id": "g", "topic": "t", "partition": n} for n in range(3)]
+    history = [{**row, "record_offset": offset} for row in commits for offset in (4, 5, 7)]
+    arrow_rows.append_rows(tables, "offset_commits", rows_of("offset_commits", *history).drop_columns(SIGNED), BATCH)
+    last = rows_of("committed_offsets", *({**row, "record_offset": 7} for row in commits))
+    arrow_rows.merge_rows(tables, "committed_offsets", last, BATCH)
+    return tables
+
+
+def test_each_row_is_there_once(written: PathStore) -> None:
+    assert doubled_rows(written) == []
+
+
+def test_a_repairs_entry_of_the_ledger_may_end_where_another_entry_does(written: PathStore) -> None:
+    place = {"history": "offset_commits", "offsets_partition": 0, "log_id": 0, "last_record_offset": 7, "checksum": 1}
+    entries = [{**place, "rows": 3, "checkpoint_id": 1, "batch_id": 0}, {**place, "rows": -1}]
+    overwrite_rows(written, "history_ledger", entries, BATCH)
+    assert doubled_rows(written) == []
+    double(written, "history_ledger")
+    assert [(each.table, each.in_tables) for each in doubled_rows(written)] == [("history_ledger", 2)]
+
+
+def test_doubled_state_rows_are_found(written: PathStore) -> None:
+    for name in ("offsets_partitions", "committed_offsets"):
+        double(written, name)
+    found = [(each.table, each.column, each.in_tables, each.other) for each in doubled_rows(written)]
+    assert found == [(name, ROWS, 2, 1) for name in ("committed_offsets", "offsets_partitions") for _ in range(3)]
+    place = "committed_offsets: offsets_partition 0, group_id 'g', topic 't', partition 0"
+    assert str(doubled_rows(written)[0]) == f"{place}: rows is 2 in the tables, 1 in the records"
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_doubled_history_records_are_found(written: PathStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(verify_ledger, "_AT_ONCE", at_once)
+    double(written, "offset_commits", "offsets_partition = 2 AND record_offset > 4")
+    double(written, "offset_commits", "offsets_partition = 0")
+    assert [str(each) for each in doubled_rows(written)] == [
+        "offset_commits: offsets_partition 0, log_id 0, record_offset 4: rows is 6 in the tables, 3 in the records",
+        "offset_commits: offsets_partition 2, log_id 0, record_offset 5: rows is 4 in the tables, 2 in the records",
+    ]
+    assert [each.group_id for each in doubled_rows(written)] == [None, None]
+
+
+def test_the_same_offset_of_another_log_is_another_record(written: PathStore) -> None:
+    record = {"offsets_partition": 0, "log_id": 1, "record_offset": 4, "record_timestamp": datetime.now(UTC)}
+    arrow_rows.append_rows(
+        written, "offset_commits", rows_of("offset_commits", record).drop_columns(SIGNED), BatchId(1, 1)
+    )
+    assert doubled_rows(written) == []
