@@ -248,7 +248,7 @@ class Age:
 
 
 def _placement(tables: Store) -> Placement:
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
+    from offsetstream.tables.lookup import Lookup
 
     return read_placement(Lookup(tables))
 

@@ -462,8 +462,8 @@ def open_reader(
 
     `max_age` is the value of `--max-age`, in seconds.
     """
-    from offsetstream.views.instant import InstantReader  # noqa: PLC0415 - of DuckDB and Arrow; --help needs neither
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - likewise
+    from offsetstream.views.instant import InstantReader
+    from offsetstream.views.reader import ViewReader
 
     now = datetime.now(UTC)
     if at is None:
@@ -479,9 +479,9 @@ def open_reader(
 
 def fetch_sorted(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
     """Return the rows of a relation, sorted by `order` if given. Raises TablesError if the tables cannot be read."""
-    import duckdb  # noqa: PLC0415 - --help does not need it
+    import duckdb
 
-    from offsetstream.tables.lookup import fetch_rows  # noqa: PLC0415 - likewise
+    from offsetstream.tables.lookup import fetch_rows
 
     try:
         return fetch_rows(relation, order)
@@ -501,7 +501,7 @@ def view_rows(
 
 def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDBPyRelation:
     """Return the rows of a table whose columns have one of the given values; no values mean any."""
-    from offsetstream.tables.lookup import is_one_of  # noqa: PLC0415 - of DuckDB, which --help does not need
+    from offsetstream.tables.lookup import is_one_of
 
     reader.define_table(table)
     relation = reader.connection.table(f'"{table}"')

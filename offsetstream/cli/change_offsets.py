@@ -14,6 +14,7 @@ from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.options import config_option, output_of, output_options
 from offsetstream.cli.text import Duration, Instant, milliseconds, print_line
 from offsetstream.errors import OtherClusterError, UsageError
+from offsetstream.operations.offset_file import by_group, read_offset_file
 
 if TYPE_CHECKING:
     from offsetstream.operations.plan import Plan
@@ -87,12 +88,10 @@ def reset(
         raise click.UsageError("give --group or --all-groups")
     if word not in {"at", "from_file"} and not topic and not all_topics:
         raise click.UsageError("name the partitions: --topic TOPIC[:0,1] or --all-topics")
-    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import Scope, parse_topics
 
     scope = Scope(parse_topics(topic), all_topics)
     if word == "from_file":
-        from offsetstream.operations.offset_file import read_offset_file  # noqa: PLC0415 - slow
-
         value = read_offset_file(value, sorted(set(group)))
     with open_session(operator, "READ") as live:
         show_or_execute(output, operator, live, _plan(live, operator, group, scope, word, value))
@@ -109,8 +108,7 @@ def _one_target(options: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope, word: str, value: Any) -> Plan:
-    from offsetstream.operations.offset_file import by_group  # noqa: PLC0415 - slow
-    from offsetstream.operations.reset import (  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import (
         Target,
         plan_reset,
         recreation_objections,
@@ -119,7 +117,7 @@ def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope,
 
     group_ids = sorted(set(group))
     if word == "at":
-        from offsetstream.operations.past_offsets import read_past_offsets, require_not_filtered  # noqa: PLC0415 - slow
+        from offsetstream.operations.past_offsets import read_past_offsets, require_not_filtered
 
         _require_past(value)
         past = read_past_offsets(live.store, value, group_ids or None)
@@ -143,7 +141,7 @@ def _plan(live: Session, operator: Operator, group: Sequence[str], scope: Scope,
 
 
 def _target(word: str, value: Any) -> Any:
-    from offsetstream.operations.reset import Target  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import Target
 
     # No record is older than 1970: a time before means the first record.
     if word == "by_duration":
@@ -191,8 +189,8 @@ Exit codes: 1 an objection stands, another operator is changing the group, or a 
 def undo(*, snapshot: str | None, topic: tuple[str, ...], **options: Any) -> None:
     """Undo a reset, an import or a deletion, from its snapshot. This is a dry run unless you give --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.reset import Scope, parse_topics  # noqa: PLC0415 - slow
-    from offsetstream.operations.undo import plan_undo, read_snapshot  # noqa: PLC0415 - slow
+    from offsetstream.operations.reset import Scope, parse_topics
+    from offsetstream.operations.undo import plan_undo, read_snapshot
 
     scope = Scope(parse_topics(topic), all_topics=not topic)
     path = snapshot_path(operator, snapshot)
@@ -262,8 +260,7 @@ def import_offsets(
     output, operator = output_of(options), Operator.of(options)
     if same_log == (translate is not None):
         raise click.UsageError("say how the offsets of both clusters correspond: --same-log, or --translate timestamp")
-    from offsetstream.operations.moves import Renames, plan_import, renamed  # noqa: PLC0415 - only what is asked
-    from offsetstream.operations.offset_file import read_offset_file  # noqa: PLC0415 - likewise
+    from offsetstream.operations.moves import Renames, plan_import, renamed
 
     offset_file = read_offset_file(file, sorted(set(group)))
     moved = renamed(offset_file.offsets, Renames(rename_topic))
@@ -301,8 +298,8 @@ Exit codes: 1 an objection prevents the deletion, another operator is changing t
 def delete_offsets(*, group: str, topic: tuple[str, ...], **options: Any) -> None:
     """Delete committed offsets of a group. This is a dry run unless you add --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.deletion import plan_offset_deletion  # noqa: PLC0415 - imported on use
-    from offsetstream.operations.reset import parse_topics  # noqa: PLC0415 - likewise
+    from offsetstream.operations.deletion import plan_offset_deletion
+    from offsetstream.operations.reset import parse_topics
 
     topics = parse_topics(topic)
     with open_session(operator, "DELETE") as found:
@@ -335,7 +332,7 @@ Exit codes: 1 an objection prevents the deletion, another operator is changing t
 def delete_groups(*, group: tuple[str, ...], **options: Any) -> None:
     """Delete groups with all their offsets. This is a dry run unless you add --execute."""
     output, operator = output_of(options), Operator.of(options)
-    from offsetstream.operations.deletion import plan_group_deletion  # noqa: PLC0415 - imported on use
+    from offsetstream.operations.deletion import plan_group_deletion
 
     with open_session(operator, "DELETE") as found:
         show_or_execute(output, operator, found, plan_group_deletion(found.cluster, found.admin, set(group)))

@@ -32,6 +32,7 @@ from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import parse_tables
 
 if TYPE_CHECKING:
@@ -141,9 +142,8 @@ def open_session(operator: Operator, *operations: str) -> Iterator[Session]:
         raise UsageError(f"--read-only (or {_READ_ONLY}) forbids changes to a cluster: omit --execute")
     if operator.bootstrap_server is None:
         raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.group_admin import group_admin  # noqa: PLC0415 - slow
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
-    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow
+    from offsetstream.cluster.group_admin import group_admin
+    from offsetstream.cluster.metadata import MetadataCache
 
     properties = client_properties(operator.command_config)
     cluster = MetadataCache(operator.bootstrap_server, properties)
@@ -166,7 +166,7 @@ def show_or_execute(output: Output, operator: Operator, live: Session, plan: Pla
             plan.notes.append(_OUTSIDE)
         show_plan(output, plan, objections, planned(plan, remaining))
         click.get_current_context().exit(1 if remaining or skipped else 0)
-    from offsetstream.operations.execute import changed_since, execute  # noqa: PLC0415 - slow
+    from offsetstream.operations.execute import changed_since, execute
 
     output.require_writable()
     folder, journal = _folder(operator), _journal(live, operator)
@@ -197,20 +197,20 @@ def show_or_execute(output: Output, operator: Operator, live: Session, plan: Pla
 
 
 def _folder(operator: Operator) -> Path:
-    from offsetstream.operations.undo import default_folder  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import default_folder
 
     return Path(operator.snapshots) if operator.snapshots else default_folder(parse_tables(operator.tables))
 
 
 def snapshot_path(operator: Operator, named: str | None) -> Path:
     """Return the named snapshot, else the newest one."""
-    from offsetstream.operations.undo import newest_snapshot  # noqa: PLC0415 - slow
+    from offsetstream.operations.undo import newest_snapshot
 
     return Path(named) if named else newest_snapshot(_folder(operator))
 
 
 def _journal(live: Session, operator: Operator) -> Any:
-    from offsetstream.operations.journal import HOLD, Journal  # noqa: PLC0415 - slow
+    from offsetstream.operations.journal import HOLD, Journal
 
     # The change of one group may wait for its coordinator four times; the hold is renewed between two groups.
     hold = HOLD + 5 * timedelta(seconds=operator.timeout)

@@ -141,8 +141,7 @@ def _add_cluster_answers(
     for row in rows:
         if not is_utf8(row["group"]):
             raise UsageError(f"the group id {row['group']} is not UTF-8: check the encoding of your terminal")
-    # Only here is the Kafka client needed, and its import takes time.
-    from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.coordinators import CoordinatorLookup
 
     cluster = connect_to_tables_cluster(CoordinatorLookup, store, bootstrap_server, command_config)
     addresses = {number: broker.address for number, broker in cluster.brokers().items()}

@@ -30,6 +30,7 @@ from offsetstream.cli.options import UNREACHABLE, cluster_options, connect_to_ta
 from offsetstream.cli.output import Block, Blocks, Column, RereadParts, merge_blocks
 from offsetstream.cli.text import capitalized, counted, print_lines
 from offsetstream.cluster.answers import no_offset
+from offsetstream.cluster.rights import describe_each
 from offsetstream.in_parts import in_parts
 
 if TYPE_CHECKING:
@@ -166,15 +167,14 @@ def _ends(asked: Asked) -> _LiveEnds | SampledEnds:
     server = asked.options["bootstrap_server"]
     if server is None or asked.at:
         return asked.ends
-    from offsetstream.cluster.log_ends import LogEnds  # noqa: PLC0415 - loads the Kafka client
+    from offsetstream.cluster.log_ends import LogEnds
 
     return _LiveEnds(connect_to_tables_cluster(LogEnds, asked.reader.store, server, asked.options["command_config"]))
 
 
 def _live_ends(cluster: LogEnds, places: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
     """Return the end offsets now. Raises UnauthorisedError without DESCRIBE on one of the topics."""
-    from offsetstream.cluster.log_ends import HIDDEN, LogEnd  # noqa: PLC0415 - loads the Kafka client
-    from offsetstream.cluster.rights import describe_each  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.log_ends import HIDDEN, LogEnd
 
     wanted: dict[str, set[int]] = {}
     for topic, number in places:
@@ -196,7 +196,7 @@ def _state_rows(asked: Asked) -> Callable[[Group], Rows]:
     coordinators = {row["offsets_partition"]: row["coordinator_id"] for row in partitions}
     addresses: dict[int, str] = {}
     if server := asked.options["bootstrap_server"]:
-        from offsetstream.cluster.coordinators import CoordinatorLookup  # noqa: PLC0415 - loads the Kafka client
+        from offsetstream.cluster.coordinators import CoordinatorLookup
 
         cluster = connect_to_tables_cluster(
             CoordinatorLookup, asked.reader.store, server, asked.options["command_config"]

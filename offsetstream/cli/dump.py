@@ -92,7 +92,7 @@ def dump(
 def _dump_files(
     files: tuple[str, ...], wanted: tuple[int, ...], line_format: str, output_file: str | None, skipped: Skipped | None
 ) -> UnprintableRecords | None:
-    from offsetstream.dump.segments import dump_segments  # noqa: PLC0415 - imported on use
+    from offsetstream.dump.segments import dump_segments
 
     partitions = open_partitions(files, wanted)
     with open_output(output_file) as target:
@@ -112,7 +112,7 @@ def _dump_cluster(
     output_file: str | None,
 ) -> UnprintableRecords | None:
     # PySpark and the Kafka client take seconds to import, and log segments need neither.
-    from offsetstream.cli.cluster_dump import ClusterDump  # noqa: PLC0415 - imported on use
+    from offsetstream.cli.cluster_dump import ClusterDump
 
     cluster_dump = ClusterDump(bootstrap_server, command_config, wanted)
     with open_output(output_file) as target:

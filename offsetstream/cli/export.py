@@ -27,6 +27,8 @@ from offsetstream.cli.output import Output
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError
+from offsetstream.operations.offset_file import HEADING, csv_lines
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.filtered_names import FilteredNames
 from offsetstream.tables.location import store_at
 
@@ -126,11 +128,9 @@ def _timed_lines(
     """Yield the lines with the times of the records, read from the live cluster; skip partitions that are deleted."""
     if bootstrap_server is None:
         raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - only what is asked is imported
-    from offsetstream.operations.moves import record_times_of  # noqa: PLC0415 - likewise
-    from offsetstream.operations.offset_file import HEADING, csv_lines  # noqa: PLC0415 - likewise
-    from offsetstream.operations.past_offsets import require_same_topics  # noqa: PLC0415 - likewise
-    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.metadata import MetadataCache
+    from offsetstream.operations.moves import record_times_of
+    from offsetstream.operations.past_offsets import require_same_topics
 
     properties = client_properties(command_config)
     cluster = MetadataCache(bootstrap_server, properties)

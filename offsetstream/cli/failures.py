@@ -26,6 +26,7 @@ from offsetstream.errors import (
     text_with_cause,
 )
 from offsetstream.settings.databricks import is_databricks
+from offsetstream.tables.damage import damage_in
 
 # The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
 _EXTRAS = {
@@ -86,7 +87,6 @@ def _damage(error: Exception) -> OffsetstreamError | None:
     """Return an error that names the damaged file of a table, if that is why the command failed."""
     if not any(mark in text_with_cause(error) for mark in (".parquet", "_delta_log")):
         return None
-    from offsetstream.tables.damage import damage_in  # noqa: PLC0415 - rarely needed
 
     return damage_in(error)
 

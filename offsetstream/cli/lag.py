@@ -25,6 +25,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import counted, duration_text, milliseconds, time_text, waiting_time_text
+from offsetstream.cluster.answers import no_offset
 from offsetstream.views.verdicts import NOT_WELL
 
 if TYPE_CHECKING:
@@ -231,10 +232,9 @@ def _exact_if_asked(options: dict[str, Any]) -> Callable[[], Found] | None:
 
 def _exact(options: Mapping[str, Any]) -> Found:
     """Return a row per partition with a committed offset; exit code 3 if a coordinator or leader does not answer."""
-    from offsetstream.cluster.answers import no_offset  # noqa: PLC0415 - imported on use
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.offsets import committed_of  # noqa: PLC0415 - imported on use
-    from offsetstream.cluster.reading import exact_lags  # noqa: PLC0415 - imported on use
+    from offsetstream.cluster.metadata import MetadataCache
+    from offsetstream.cluster.offsets import committed_of
+    from offsetstream.cluster.reading import exact_lags
 
     properties, timeout = client_properties(options["command_config"]), options["timeout"]
     cluster = MetadataCache(options["bootstrap_server"], properties)

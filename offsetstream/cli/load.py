@@ -35,16 +35,16 @@ def load(places: tuple[str, ...], topic_names: Mapping[str, str], **options: Any
     It needs no broker. An interrupted load continues with the same command. Exit code 1: a batch is damaged, or the
     tables are of other files.
     """
-    from offsetstream.progress import Progress  # noqa: PLC0415 - --help does not need it
+    from offsetstream.progress import Progress
 
     progress = Progress(as_json=options["log_format"] == "json")
     with errors_logged(progress):
         settings, stop = FilesSettings(**options), threading.Event()
         with stop_on_signal(stop.set):
-            from offsetstream.spark.local import LocalSpark  # noqa: PLC0415 - slow: PySpark
+            from offsetstream.spark.local import LocalSpark
 
             # Java starts while the files are looked at.
             session = LocalSpark(settings.master, settings.conf, log_format=settings.log_format).running()
-            from offsetstream.stream.files import FilesLoad  # noqa: PLC0415
+            from offsetstream.stream.files import FilesLoad
 
             FilesLoad(settings, places, topic_names, session, progress, stop).run()

@@ -131,7 +131,7 @@ class LazyGroup(OneLineErrors, click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+            from difflib import get_close_matches
 
             if alike := get_close_matches(args[0], self.lazy_subcommands, 1):
                 raise click.UsageError(f"{error.message} Did you mean {alike[0]}?", ctx) from None

@@ -51,7 +51,7 @@ def run_maintenance(
     options: dict[str, Any], session: Callable[[MaintenanceSettings], AbstractContextManager[SparkSession]]
 ) -> None:
     """Maintain the tables with the options of `maintain_options`, and print the result. `session` provides a Spark."""
-    from offsetstream.maintenance.maintain import Maintenance, end_tables  # noqa: PLC0415 - slow: Arrow
+    from offsetstream.maintenance.maintain import Maintenance, end_tables
 
     output = output_of(options)
     settings = MaintenanceSettings(**options)
@@ -78,7 +78,7 @@ def _opened(
         with open_with_spark(settings.tables, session) as store:
             yield store
         return
-    from offsetstream.maintenance.fill_history import fill_history  # noqa: PLC0415 - slow: Spark
+    from offsetstream.maintenance.fill_history import fill_history
 
     with session() as spark:
         store = store_at(settings.tables).read_by(spark)

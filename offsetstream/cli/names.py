@@ -12,7 +12,8 @@ import click
 
 from offsetstream.cli.text import counted, instant_text, printable
 from offsetstream.errors import UnknownNameError
-from offsetstream.tables.location import is_utf8
+from offsetstream.tables.location import is_utf8, store_at
+from offsetstream.tables.schema import is_history
 
 if TYPE_CHECKING:
     from offsetstream.tables.store import Store
@@ -41,7 +42,7 @@ def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = Fa
     """
     if not any(is_pattern(each) for each in wanted):
         return tuple(wanted)
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+    from offsetstream.views.reader import ViewReader
 
     reader = ViewReader(tables)
     patterns = [each for each in wanted if is_pattern(each) and is_utf8(each)]
@@ -63,8 +64,7 @@ def complete_ids(column: str) -> Callable[[click.Context, click.Parameter, str],
     """Return what completes an id in a shell: the ids of the tables that start with what is typed, if these exist."""
 
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
-        from offsetstream.tables.location import store_at  # noqa: PLC0415 - for shells only
-        from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+        from offsetstream.views.reader import ViewReader
 
         try:
             reader = ViewReader(store_at(ctx.params.get("tables") or "tables"))
@@ -108,7 +108,7 @@ def missing_messages(
     missing = sorted(set(wanted) - set(found))
     if not missing:
         return []
-    from offsetstream.tables.filtered_names import FilteredNames  # noqa: PLC0415 - slow: DuckDB
+    from offsetstream.tables.filtered_names import FilteredNames
 
     tables = FilteredNames.of(reader.store)
     filtered = tables.groups(missing) if column == "group_id" else tables.topics(missing)
@@ -123,7 +123,7 @@ def missing_messages(
 
 def require_known(tables: Store, groups: Collection[str]) -> list[str]:
     """Return a message for each group that is gone. Raise UnknownNameError if the tables do not know a group."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+    from offsetstream.views.reader import ViewReader
 
     refuse_unknown(tables, "group_id", groups)
     return missing_messages(ViewReader(tables), "group_id", groups, ())
@@ -131,7 +131,7 @@ def require_known(tables: Store, groups: Collection[str]) -> list[str]:
 
 def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
     """Raise UnknownNameError for names that no table has, now or in the past, with names similar to the first one."""
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+    from offsetstream.views.reader import ViewReader
 
     reader = ViewReader(tables)
     if unknown := sorted(set(names) - _known(reader, column, names, _MENTIONED[column])):
@@ -141,7 +141,7 @@ def refuse_unknown(tables: Store, column: str, names: Collection[str]) -> None:
 
 
 def _missing_text(tables: Store, column: str, name: str, at: datetime | None) -> str | None:
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB
+    from offsetstream.views.reader import ViewReader
 
     if not is_utf8(name):
         return f"{_KIND[column]} '{name}' is not there"
@@ -176,8 +176,6 @@ def _names_sql(reader: ViewReader, column: str, also: Sequence[str] = (), *, pas
 
 def _tables(reader: ViewReader, column: str, also: Sequence[str], *, past: bool) -> list[str]:
     """Return the tables to search. Exclude histories that only Spark can read: it would have to transfer all rows."""
-    from offsetstream.tables.schema import is_history  # noqa: PLC0415 - slow: DuckDB
-
     has_histories = past and not reader.store.needs_spark
     return [each for each in (*_NAMES[column], *also) if has_histories or not is_history(each)]
 

@@ -95,8 +95,8 @@ def _live_if_asked(options: dict[str, Any]) -> Callable[[], Found] | None:
     groups, topics = expand(store, "group_id", options["group"]), expand(store, "topic", options["topic"])
     if server is None or not groups:
         raise UsageError("--live reads from the coordinators of groups: give --bootstrap-server and --group")
-    from offsetstream.cluster.client import require_to_see  # noqa: PLC0415 - loads the Kafka client
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.client import require_to_see
+    from offsetstream.cluster.offsets import GroupOffsets
 
     cluster = GroupOffsets(server, client_properties(config))
     require_cluster(store, cluster.cluster_id())
@@ -124,7 +124,7 @@ def _live_rows(
     live: Mapping[tuple[str, int], CommittedOffset],
     where: Mapping[str, Collection[Any] | None],
 ) -> list[Row]:
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - imports DuckDB, which --help does not need
+    from offsetstream.tables.lookup import Lookup
 
     # A new look-up reads the tables as they are now, not as they were for the previous group.
     found = Lookup(store).rows("committed_offsets", _COMPARED_TABLE, {**where, "in_coordinator_partition": [True]})

@@ -21,6 +21,8 @@ from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile, Key
 from offsetstream.settings.databricks import is_databricks
 from offsetstream.settings.schema import PREFIX, Setting, Settings, settings_of
+from offsetstream.tables.create import require_cluster
+from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,7 +211,7 @@ def _key(option: click.Option) -> Key:
 
 def client_properties(command_config: str | None) -> dict[str, str]:
     """Return Kafka client properties from the file of `--command-config`, else from the settings file."""
-    from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - few look-ups need it
+    from offsetstream.cluster.properties import read_properties
 
     return read_properties(command_config, properties_of_config(click.get_current_context()))
 
@@ -218,8 +220,6 @@ def connect_to_tables_cluster(
     asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None
 ) -> Asked:
     """Return an `asked` for the cluster at the address. Raise TablesError if the tables are of another cluster."""
-    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow: the Kafka client
-
     cluster = asked(bootstrap_server, client_properties(command_config))
     require_cluster(tables, cluster.cluster_id())
     return cluster
@@ -268,8 +268,6 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def open_with_spark(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
     """Yield the tables, in a Spark session if they need one."""
-    from offsetstream.tables.location import store_at  # noqa: PLC0415 - not all commands have tables
-
     store = store_at(tables)
     if store.needs_spark:
         with session() as spark:
@@ -281,9 +279,9 @@ def open_with_spark(tables: str, session: Callable[[], AbstractContextManager[Sp
 @contextmanager
 def own_spark(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Yield a Spark session: one that starts and stops here, or the session of Databricks."""
-    from offsetstream.spark.failures import explain_ended_java  # noqa: PLC0415 - slow: PySpark
-    from offsetstream.spark.local import LocalSpark  # noqa: PLC0415
-    from offsetstream.spark.session import launchers_session  # noqa: PLC0415
+    from offsetstream.spark.failures import explain_ended_java
+    from offsetstream.spark.local import LocalSpark
+    from offsetstream.spark.session import launchers_session
 
     session = launchers_session() if is_databricks() else LocalSpark(master, conf).running()
     with explain_ended_java(), session as spark:
@@ -379,7 +377,7 @@ def over_all(command: Callable[..., None]) -> Callable[..., None]:
         if not clusters:
             command(**options)
             return
-        from offsetstream.cli.clusters import query_all_clusters  # noqa: PLC0415 - only for --all-clusters
+        from offsetstream.cli.clusters import query_all_clusters
 
         query_all_clusters(click.get_current_context(), command, clusters)
 

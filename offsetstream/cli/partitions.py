@@ -25,6 +25,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import counted, duration_text, instant_text, milliseconds, time_text
+from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
 from offsetstream.errors import ClusterError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _skipped(rows: list[Row]) -> str | None:
     for row in rows:
         if row["filters"] is not None:
             by_filters[row["filters"]] += row["filtered_count"] or 0
-    from offsetstream.tables.filters import Filters  # noqa: PLC0415 - loads Arrow; most tables have no filters
+    from offsetstream.tables.filters import Filters
 
     return (
         " ".join(
@@ -254,11 +255,11 @@ def _blocked(
 
     It checks all offsets partitions, or some, or the data partitions of groups or topics.
     """
-    from offsetstream.cluster.client import (  # noqa: PLC0415 - loads the Kafka client
+    from offsetstream.cluster.client import (
         require_to_read,
         require_to_see_topics_of_groups,
     )
-    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.log_ends import NO_TOPIC, LogEnds, NoEnd
 
     properties = client_properties(command_config)
     cluster = LogEnds(bootstrap_server, properties)
@@ -279,8 +280,7 @@ def _wanted_places(
     groups: Collection[str],
     topics: Collection[str],
 ) -> Wanted:
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - loads the Kafka client
-    from offsetstream.cluster.rights import OFFSETS_TOPIC  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.offsets import GroupOffsets
 
     if not groups:
         return dict.fromkeys(topics) if topics else {OFFSETS_TOPIC: offsets_partitions or None}
@@ -295,9 +295,9 @@ def _wanted_places(
 
 
 def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> Open:
-    from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin  # noqa: PLC0415 - loads the Kafka client
-    from offsetstream.cluster.log_ends import LogEnd  # noqa: PLC0415 - likewise
-    from offsetstream.cluster.open_transactions import OpenTransactions  # noqa: PLC0415 - likewise
+    from offsetstream.cluster.java_client import LIMITED_RETRIES, java_admin
+    from offsetstream.cluster.log_ends import LogEnd
+    from offsetstream.cluster.open_transactions import OpenTransactions
 
     blocked = [place for place, end in ends.items() if isinstance(end, LogEnd) and _blocked_records(end)]
     if not blocked:
@@ -308,8 +308,6 @@ def _opened(cluster: Cluster, properties: Mapping[str, str], ends: Answers) -> O
 
 def _all_coordinate(cluster: Cluster) -> bool:
     """Return whether each partition of __transaction_state has a leader; false if that cannot be read."""
-    from offsetstream.cluster.rights import TRANSACTION_STATE  # noqa: PLC0415 - loads the Kafka client
-
     try:
         return None not in cluster.leaders(TRANSACTION_STATE).values()
     except ClusterError:
@@ -329,7 +327,7 @@ def _blocked_rows(bootstrap_server: str, command_config: str | None, ends: Answe
 def _partition_rows(
     tool: list[str], place: tuple[str, int], end: LogEnd | NoEnd, opened: list[OpenTransaction] | str | None
 ) -> Iterator[Row]:
-    from offsetstream.cluster.log_ends import NoEnd  # noqa: PLC0415 - loads the Kafka client
+    from offsetstream.cluster.log_ends import NoEnd
 
     row = {"topic": place[0], "partition": place[1]}
     if isinstance(end, NoEnd):

@@ -25,6 +25,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import Instant, counted, milliseconds, print_line, time_text
+from offsetstream.cluster.answers import no_offset
 from offsetstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def peek(
     _require_one_way(group, topic, partition, [offset, at, latest or None])
     if bootstrap_server is None:
         raise UsageError("peek reads the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.reading import Peek  # noqa: PLC0415 - slow
+    from offsetstream.cluster.reading import Peek
 
     properties = client_properties(command_config)
     peeking = Peek(bootstrap_server, properties, isolation_level, timeout)
@@ -141,9 +142,8 @@ def _require_one_way(group: str | None, topic: str | None, partition: int | None
 def _committed(
     peeking: Peek, properties: Mapping[str, str], group: str, topic: str | None, partition: int | None
 ) -> dict[Place, int]:
-    from offsetstream.cluster.answers import no_offset  # noqa: PLC0415 - slow
-    from offsetstream.cluster.client import require_to_see_topics_of_groups  # noqa: PLC0415 - slow
-    from offsetstream.cluster.offsets import GroupOffsets  # noqa: PLC0415 - slow
+    from offsetstream.cluster.client import require_to_see_topics_of_groups
+    from offsetstream.cluster.offsets import GroupOffsets
 
     require_to_see_topics_of_groups(peeking.cluster, [topic] if topic else [])
     offsets = GroupOffsets(peeking.cluster.bootstrap_server, properties).fetch(group)
@@ -162,7 +162,7 @@ def _committed(
 
 
 def _readable(peeking: Peek, places: Collection[Place]) -> Peek:
-    from offsetstream.cluster.client import require_to_read  # noqa: PLC0415 - slow
+    from offsetstream.cluster.client import require_to_read
 
     require_to_read(peeking.cluster, {topic for topic, _ in places})
     return peeking

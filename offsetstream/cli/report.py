@@ -58,8 +58,8 @@ def report(
 
     Without --since the page covers the last day. A new page replaces the old one atomically.
     """
-    from offsetstream.report.queries import Period, find  # noqa: PLC0415 - slow: DuckDB and Arrow
-    from offsetstream.report.render import render  # noqa: PLC0415 - slow
+    from offsetstream.report.queries import Period, find
+    from offsetstream.report.render import render
 
     now = datetime.now(UTC)
     if watch is not None and until is not None:

@@ -48,7 +48,7 @@ _JOBS = f"{__name__}.jobs"  # the key in a context's meta for the jobs of all cl
 
 def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractContextManager[SparkSession]]) -> None:
     """Run the job with the options of JobSettings. SIGTERM and SIGINT stop it between two batches."""
-    from offsetstream.progress import Progress  # noqa: PLC0415 - --help does not need it
+    from offsetstream.progress import Progress
 
     progress = Progress(as_json=options["log_format"] == "json")
     with errors_logged(progress, options["checkpoint"]):
@@ -56,8 +56,8 @@ def run_job(options: dict[str, Any], session: Callable[[JobSettings], AbstractCo
         stop = threading.Event()
         with stop_on_signal(stop.set), stop_at_end_of_input(stop.set) if os.environ.get(SUPERVISED) else nullcontext():
             started = session(settings)  # Java starts in parallel with the imports below, which take a second
-            from offsetstream.spark.local import end_at_once  # noqa: PLC0415
-            from offsetstream.stream.job import Job  # noqa: PLC0415
+            from offsetstream.spark.local import end_at_once
+            from offsetstream.stream.job import Job
 
             Job(settings, started, progress, stop, end_at_once).run()
 
@@ -142,7 +142,7 @@ def run(**options: Any) -> None:
     'offsetstream stop' stop it between two batches, with exit code 0. Each option can also come from the environment
     (--max-silence: OFFSETSTREAM_MAX_SILENCE) or from the table [run] of the --config file.
     """
-    from offsetstream.stream.own_session import own_session  # noqa: PLC0415 - slow: PySpark
+    from offsetstream.stream.own_session import own_session
 
     run_job(options, own_session)
 
@@ -258,7 +258,7 @@ def _say(job: ClusterJob, line: str, level: str = "error") -> None:
 
     Lines that are no log lines, such as Java's, become log lines of `level`.
     """
-    from offsetstream.progress import LINE_START, json_line, text_line  # noqa: PLC0415 - --help needs none of it
+    from offsetstream.progress import LINE_START, json_line, text_line
 
     if not job.as_json:
         start = LINE_START.match(line)

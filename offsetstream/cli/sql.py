@@ -28,6 +28,7 @@ from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds
 from offsetstream.tables.location import store_at
 from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas
+from offsetstream.views.files import all_views
 
 _LIST = (Column("name", "NAME", 24), Column("kind", "KIND", 5), Column("at", "AT"), Column("what", "WHAT"))
 
@@ -86,8 +87,8 @@ def sql(
 
     docs/reference/tables.md and views.md list their columns; 'offsetstream sql --list' lists their names.
     """
-    from offsetstream.views.reader import ViewReader  # noqa: PLC0415 - slow: DuckDB and Arrow
-    from offsetstream.views.sandbox import Limits, Query  # noqa: PLC0415 - slow
+    from offsetstream.views.reader import ViewReader
+    from offsetstream.views.sandbox import Limits, Query
 
     output = output_of(options)
     if list_names == (query is not None):
@@ -98,7 +99,7 @@ def sql(
     failed, limits = list[str](), Limits(memory, timeout)
     with limits.of_process():
         if clusters := asked_clusters():
-            from offsetstream.cli.clusters import stores_of  # noqa: PLC0415 - rarely needed
+            from offsetstream.cli.clusters import stores_of
 
             stores = stores_of(click.get_current_context(), clusters)
             running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed), limits)
@@ -122,7 +123,6 @@ def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> N
 
 
 def _print_names(output: Output) -> None:
-    from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
 
     rows = [
         {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}

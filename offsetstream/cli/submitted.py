@@ -64,7 +64,7 @@ def maintain_tables(**options: Any) -> None:
 
 
 def _launcher_session() -> AbstractContextManager[SparkSession]:
-    from offsetstream.spark.session import launchers_session  # noqa: PLC0415 - slow: PySpark
+    from offsetstream.spark.session import launchers_session
 
     return launchers_session()
 

@@ -26,7 +26,9 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import counted, instant_text, print_line
+from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each
 from offsetstream.errors import TablesError, UsageError
+from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
@@ -94,10 +96,9 @@ def describe(
     output = output_of(options)
     if bootstrap_server is None:
         raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
-    from offsetstream.cluster.client import sees_all_topics  # noqa: PLC0415 - slow
-    from offsetstream.cluster.log_ends import HIDDEN  # noqa: PLC0415 - slow
-    from offsetstream.cluster.metadata import MetadataCache  # noqa: PLC0415 - slow
-    from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each  # noqa: PLC0415 - slow
+    from offsetstream.cluster.client import sees_all_topics
+    from offsetstream.cluster.log_ends import HIDDEN
+    from offsetstream.cluster.metadata import MetadataCache
 
     cluster = MetadataCache(bootstrap_server, client_properties(command_config))
     if not topic and not sees_all_topics(cluster):
@@ -130,8 +131,6 @@ def describe(
 
 def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store | None:
     """Return the cluster's tables, if any. Raise TablesError if the user named others, or some that are missing."""
-    from offsetstream.tables.create import require_cluster  # noqa: PLC0415 - slow
-
     store = store_at(tables)
     table = store.open(_COMMITTED) if must_be_there else store.opened(_COMMITTED)
     if table is None:
@@ -147,7 +146,7 @@ def _store(cluster: MetadataCache, tables: str, *, must_be_there: bool) -> Store
 
 
 def _groups(store: Store, topics: Collection[str]) -> Groups:
-    from offsetstream.tables.lookup import Lookup  # noqa: PLC0415 - slow
+    from offsetstream.tables.lookup import Lookup
 
     where = {"topic": topics or None, "in_coordinator_partition": [True]}
     groups: dict[tuple[str, int], set[str]] = {}
@@ -157,7 +156,7 @@ def _groups(store: Store, topics: Collection[str]) -> Groups:
 
 
 def _rows(cluster: MetadataCache, name: str, topic: TopicMetadata, groups: Groups | None) -> list[Row]:
-    from offsetstream.cluster.log_ends import LogEnd, NoEnd  # noqa: PLC0415 - slow
+    from offsetstream.cluster.log_ends import LogEnd, NoEnd
 
     ends = {place.partition: end for place, end in cluster.last_ends(name).items()}
     rows = []

@@ -19,6 +19,8 @@ from offsetstream.embedded.ports import LOOPBACK, check_port_is_free
 from offsetstream.errors import OffsetstreamError, UsageError, first_line
 from offsetstream.tables.location import store_at
 from offsetstream.tables.store import Store
+from offsetstream.views.files import all_views
+from offsetstream.views.spark import create_views, registration, statements
 
 _DATABASE = re.compile(r"[\w-]+(\.[\w-]+)?")
 _CHECK_SECONDS = 5.0
@@ -44,8 +46,6 @@ def list_views(**options: Any) -> None:
 
     docs/reference/views.md lists their columns. In Python: offsetstream.open_tables("tables").view("lag").
     """
-    from offsetstream.views.files import all_views  # noqa: PLC0415 - slow
-
     views = sorted((view for view in all_views().values() if not view.is_helper), key=lambda view: view.name)
     rows = [
         {"view": view.name, "at": ":at" if view.is_at else "", "what": view.comment.split(". ")[0]} for view in views
@@ -74,8 +74,6 @@ Only a persistent catalog keeps views, such as a Hive metastore or Unity Catalog
 @spark_options
 def create(tables: str, database: str | None, dry_run: bool, master: str | None, conf: dict[str, str]) -> None:
     """Create or replace the views in a catalog."""
-    from offsetstream.views.spark import statements  # noqa: PLC0415 - slow: Arrow
-
     store = store_at(tables)
     place = database_of(store, database)
     if dry_run:
@@ -85,9 +83,7 @@ def create(tables: str, database: str | None, dry_run: bool, master: str | None,
 
 
 def _create(store: Store, database: str, master: str | None, conf: dict[str, str]) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - slow: PySpark
-
-    from offsetstream.views.spark import create_views  # noqa: PLC0415 - slow
+    from pyspark.errors import PySparkException
 
     with own_spark(master, conf) as spark:
         try:
@@ -123,8 +119,6 @@ def script(tables: str, database: str | None) -> None:
     Run it with beeline -f or spark-sql -f. The tables stay where they are. If the table thresholds is missing, which
     the views read, the command creates it.
     """
-    from offsetstream.views.spark import registration  # noqa: PLC0415 - slow: Arrow
-
     store = store_at(tables)
     statements = list(registration(store, database_of(store, database)))  # complete before any is printed
     click.echo("".join(f"{statement};\n\n" for statement in statements), nl=False)
@@ -153,8 +147,6 @@ def serve(tables: str, database: str, host: str, port: int, master: str | None, 
 
     Each start registers them in a temporary catalog.
     """
-    from offsetstream.views.spark import registration  # noqa: PLC0415 - slow: Arrow
-
     store = store_at(tables)
     statements = [] if store.needs_spark else list(registration(store, database_of(store, database)))
     check_port_is_free(port)
@@ -169,12 +161,12 @@ def _serve(
     url: str,
     at: tuple[str, int, str | None, dict[str, str]],
 ) -> None:
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - slow: PySpark
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
-    from offsetstream.spark.failures import explain_ended_java  # noqa: PLC0415
-    from offsetstream.spark.session import ending  # noqa: PLC0415
-    from offsetstream.spark.thrift_server import serve, serving_session  # noqa: PLC0415
+    from offsetstream.spark.failures import explain_ended_java
+    from offsetstream.spark.session import ending
+    from offsetstream.spark.thrift_server import serve, serving_session
 
     host, port, master, conf = at
     with (
