@@ -10,7 +10,7 @@ import click
 from offsetstream.cli.age import AGE
 from offsetstream.cli.answers import Asked, Found, make_cells, open_reader, show, watch_option
 from offsetstream.cli.describe import broker_text
-from offsetstream.cli.names import complete_ids, expand
+from offsetstream.cli.names import complete_ids, expand, is_pattern, missing_messages
 from offsetstream.cli.options import (
     UNREACHABLE,
     cluster_options,
@@ -103,9 +103,11 @@ def coordinator(
     def ask() -> Found:
         reader = open_reader(tables, max_age=max_age)
         groups = expand(reader.store, "group_id", group)
+        patterns = [each for each in groups if is_pattern(each)]
+        unmatched = {each: text for each in patterns for text in missing_messages(reader, "group_id", [each], ())}
         known = reader.tables.rows("offsets_partitions", _OF_PARTITION)
         partitions, placement = {row["offsets_partition"]: row for row in known}, read_placement(reader.tables)
-        rows = [_table_row(group_id, partitions, placement) for group_id in groups]
+        rows = [_table_row(group_id, partitions, placement) for group_id in groups if group_id not in unmatched]
         asked = Asked(reader, groups, (), None, None, None, output.is_text, {})
         ages = asked.age.columns({"offsets_partition": [row["offsets_partition"] for row in rows]})
         for row, as_of, is_stale in zip(rows, ages["as_of"], ages["is_stale"], strict=True):
@@ -115,6 +117,7 @@ def coordinator(
         columns = _TABLES if bootstrap_server is None else (*_TABLES, *_CLUSTER)
         make_cells(rows, columns, is_text=output.is_text)
         exit_code, wrong = _wrong(rows)
+        wrong += unmatched.values()
         return Found(columns, rows, asked.plain_closing(), exit_code, wrong, asked.plain_warnings())
 
     show(output, watch, ask)

@@ -163,7 +163,7 @@ def _status_closing(asked: Asked, rows: Rows) -> str:
         unknown += f" ({some}because {NOT_LOOKED})"
     lost = sum(row["messages_lost"] or 0 for row in rows)
     unknown += f", {counted(lost, 'message')} gone unread" if lost else ""
-    verb = "is" if not_ok == 1 else "are"
+    verb = "is" if 1 in {not_ok, len(rows)} else "are"
     ends = ends_text([each for row in rows for each in row["sampled"]], asked.age.now)
     return f"{not_ok} of {counted(len(rows), 'group')} {verb} not OK{unknown}, {asked.as_of}; {ends}."
 

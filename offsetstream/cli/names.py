@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetstream.cli.text import counted, instant_text, printable
+from offsetstream.cli.text import counted, instant_text
 from offsetstream.errors import UnknownNameError
 from offsetstream.tables.location import is_utf8, store_at
 from offsetstream.tables.schema import is_history
@@ -37,8 +37,8 @@ _KIND = {"group_id": "group", "topic": "topic"}
 def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = False) -> tuple[str, ...]:
     """Return the wanted ids, with the ids that a pattern (`team-a-*`) matches in its place.
 
-    An id that the tables know is no pattern, whatever characters it has. `past`: ids that are gone count too. Raise
-    UnknownNameError for a pattern that matches no id.
+    An id that the tables know is no pattern, whatever characters it has. A pattern that matches no id stays as it is,
+    like an id that is not there. `past`: ids that are gone count too.
     """
     if not any(is_pattern(each) for each in wanted):
         return tuple(wanted)
@@ -54,9 +54,7 @@ def expand(tables: Store, column: str, wanted: Sequence[str], *, past: bool = Fa
             found[each] = None
             continue
         matching = [row[0] for row in reader.connection.execute(query, [each]).fetchall()] if is_utf8(each) else []
-        if not matching:
-            raise _unmatched(_KIND[column], each)
-        found |= dict.fromkeys(matching)
+        found |= dict.fromkeys(matching or [each])
     return tuple(found)
 
 
@@ -78,19 +76,13 @@ def complete_ids(column: str) -> Callable[[click.Context, click.Parameter, str],
     return complete
 
 
-def matching(kind: str, wanted: Sequence[str], existing: Collection[str]) -> tuple[str, ...]:
-    """Return the wanted ids, as `expand` does, from all existing ones. Raise UnknownNameError likewise."""
+def matching(wanted: Sequence[str], existing: Collection[str]) -> tuple[str, ...]:
+    """Return the wanted ids, as `expand` does, from all existing ones."""
     found = dict[str, None]()
     for each in wanted:
         names = [each] if each in existing or not is_pattern(each) else fnmatch.filter(sorted(existing), each)
-        if not names:
-            raise _unmatched(kind, each)
-        found |= dict.fromkeys(names)
+        found |= dict.fromkeys(names or [each])
     return tuple(found)
-
-
-def _unmatched(kind: str, pattern: str) -> UnknownNameError:
-    return UnknownNameError(f"no {kind} has the id '{printable(pattern)}' or matches it as a pattern")
 
 
 def is_pattern(name: str) -> bool:
@@ -148,6 +140,8 @@ def _missing_text(tables: Store, column: str, name: str, at: datetime | None) ->
     reader = ViewReader(tables)  # with all groups
     if _known(reader, column, [name]):
         return _gone_group_text(reader, name, at) if column == "group_id" else _gone_topic_text(reader, name, at)
+    if is_pattern(name):
+        return f"no {_KIND[column]} has the id '{name}' or matches it as a pattern"
     connection, names = reader.connection, _names_sql(reader, column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})

@@ -305,7 +305,7 @@ def output_options(command: Command) -> Command:
             "output_file",
             metavar="FILE",
             envvar="OFFSETSTREAM_FILE",
-            help="Write to this file (default: stdout).",
+            help="Write to this file (default, or -: stdout).",
         ),
         click.option(
             "--raw",
@@ -349,9 +349,10 @@ def row_options(command: Command, names: Sequence[str] = ()) -> Command:
 
 def output_of(options: dict[str, Any]) -> Output:
     """Remove the options of `output_options` and `row_options` from `options` and return their Output."""
+    file = options.pop("output_file")
     output = Output(
         options.pop("output_format"),
-        options.pop("output_file"),
+        None if file == "-" else file,
         raw=options.pop("raw"),
         wide=options.pop("wide"),
         pager=not options.pop("no_pager"),

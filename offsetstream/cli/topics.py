@@ -109,7 +109,7 @@ def describe(
     def ask() -> Found:
         has_pattern = any(map(is_pattern, topic))
         refused = cluster.refresh(None if has_pattern else topic or None)
-        wanted = matching("topic", topic, cluster.known) if has_pattern else topic
+        wanted = matching(topic, cluster.known) if has_pattern else topic
         refused = {name: error for name, error in refused.items() if not wanted or name in wanted}
         if hidden := [name for name, error in refused.items() if error == HIDDEN]:
             raise cluster.lacks(describe_each("topic", hidden))

@@ -47,6 +47,11 @@ def test_a_pattern_that_matches_nothing_is_reported(run: Run, world: Path, comma
     shown = run(*command, "--group", "team-*", tables=world)
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert shown.stderr.endswith("Error: no group has the id 'team-*' or matches it as a pattern\n")
+    assert run(*command, "--group", "team-*", "--output", "json", tables=world).stdout == "[]\n"
+    both = ("--group", "team-*", "--group", "group-9")
+    assert {row["group"] for row in json.loads(run(*command, *both, "--output", "json", tables=world).stdout)} <= {
+        "group-9"
+    }
 
 
 @pytest.mark.parametrize(
