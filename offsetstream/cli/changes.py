@@ -24,6 +24,7 @@ from offsetstream.cli.options import (
     cluster_options,
     open_with_spark,
     own_spark,
+    require_server,
     spark_options,
     tables_option,
 )
@@ -140,13 +141,12 @@ def open_session(operator: Operator, *operations: str) -> Iterator[Session]:
     """
     if operator.execute and operator.read_only:
         raise UsageError(f"--read-only (or {_READ_ONLY}) forbids changes to a cluster: omit --execute")
-    if operator.bootstrap_server is None:
-        raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
+    server = require_server(operator.bootstrap_server)
     from offsetstream.cluster.group_admin import group_admin
     from offsetstream.cluster.metadata import MetadataCache
 
     properties = client_properties(operator.command_config)
-    cluster = MetadataCache(operator.bootstrap_server, properties)
+    cluster = MetadataCache(server, properties)
     cluster_id = cluster.cluster_id()
     with open_with_spark(operator.tables, partial(own_spark, operator.master, operator.conf)) as store:
         require_cluster(store, cluster_id)

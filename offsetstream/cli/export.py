@@ -22,7 +22,14 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import expand, is_pattern, missing_messages, missing_of, unknown_text
-from offsetstream.cli.options import client_properties, cluster_options, config_option, max_age_option, tables_option
+from offsetstream.cli.options import (
+    client_properties,
+    cluster_options,
+    config_option,
+    max_age_option,
+    require_server,
+    tables_option,
+)
 from offsetstream.cli.output import Output
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.answers import omitted
@@ -126,14 +133,13 @@ def _timed_lines(
     reader: Any, rows: list[Row], at: datetime | None, bootstrap_server: str | None, command_config: str | None
 ) -> Iterator[str]:
     """Yield the lines with the times of the records, read from the live cluster; skip partitions that are deleted."""
-    if bootstrap_server is None:
-        raise UsageError("--with-times reads the live cluster: name a broker by --bootstrap-server")
+    server = require_server(bootstrap_server, "--with-times")
     from offsetstream.cluster.metadata import MetadataCache
     from offsetstream.operations.moves import record_times_of
     from offsetstream.operations.past_offsets import require_same_topics
 
     properties = client_properties(command_config)
-    cluster = MetadataCache(bootstrap_server, properties)
+    cluster = MetadataCache(server, properties)
     require_cluster(reader.store, cluster.cluster_id())
     offsets: dict[str, dict[tuple[str, int], int]] = {}
     for row in rows:

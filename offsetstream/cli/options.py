@@ -216,6 +216,13 @@ def client_properties(command_config: str | None) -> dict[str, str]:
     return read_properties(command_config, properties_of_config(click.get_current_context()))
 
 
+def require_server(bootstrap_server: str | None, who: str = "this command") -> str:
+    """Return the broker to connect to. Raise UsageError if none is named; `who` reads the live cluster."""
+    if bootstrap_server is None:
+        raise UsageError(f"{who} reads the live cluster: name a broker by --bootstrap-server")
+    return bootstrap_server
+
+
 def connect_to_tables_cluster(
     asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None
 ) -> Asked:

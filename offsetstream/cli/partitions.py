@@ -20,6 +20,7 @@ from offsetstream.cli.options import (
     cluster_options,
     config_option,
     output_of,
+    require_server,
     row_options,
     tables_option,
 )
@@ -148,15 +149,15 @@ def partitions(
     output = output_of(options)
     if (blocked and events) or ((group or topic) and not blocked):
         raise click.UsageError("--group and --topic need --blocked, and --blocked excludes --events")
+    if wanted and (group or topic):
+        raise UsageError(
+            "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
+        )
+    ask = partial(_replayed, tables, wanted, with_events=events)
     if blocked:
-        if bootstrap_server is None:
-            raise UsageError("--blocked reads the live cluster: name a broker by --bootstrap-server")
-        if wanted and (group or topic):
-            raise UsageError(
-                "--offsets-partition selects __consumer_offsets, --group and --topic data topics: give one kind"
-            )
-        show(output, watch, partial(_blocked, bootstrap_server, command_config, wanted, group, topic))
-    show(output, watch, partial(_replayed, tables, wanted, with_events=events))
+        server = require_server(bootstrap_server, "--blocked")
+        ask = partial(_blocked, server, command_config, wanted, group, topic)
+    show(output, watch, ask)
 
 
 def _replayed(tables: str, wanted: tuple[int, ...], *, with_events: bool) -> Found:

@@ -21,12 +21,13 @@ from offsetstream.cli.options import (
     no_record_reason,
     output_of,
     reading_timeout_option,
+    require_server,
     row_options,
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import Instant, counted, milliseconds, print_line, time_text
 from offsetstream.cluster.answers import no_offset
-from offsetstream.errors import UsageError
+from offsetstream.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from offsetstream.cluster.reading import Peek, Reading
@@ -108,12 +109,11 @@ def peek(
     """Show the next records that a group would read, or records of a partition, from the live cluster."""
     output = output_of(options)
     _require_one_way(group, topic, partition, [offset, at, latest or None])
-    if bootstrap_server is None:
-        raise UsageError("peek reads the live cluster: name a broker by --bootstrap-server")
+    server = require_server(bootstrap_server, "peek")
     from offsetstream.cluster.reading import Peek
 
     properties = client_properties(command_config)
-    peeking = Peek(bootstrap_server, properties, isolation_level, timeout)
+    peeking = Peek(server, properties, isolation_level, timeout)
     if group is not None:
         starts = _committed(peeking, properties, group, topic, partition)
         readings = _readable(peeking, starts).read(starts, max_records)
@@ -156,8 +156,7 @@ def _committed(
         else:
             starts[place] = committed.offset
     if not starts:
-        print_line(f"Error: group '{group}' has no such committed offset.")
-        click.get_current_context().exit(1)
+        raise UnknownNameError(f"group '{group}' has no such committed offset")
     return starts
 
 

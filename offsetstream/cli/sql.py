@@ -123,7 +123,6 @@ def _report_unreadable(failed: list[str], cluster: str, error: TablesError) -> N
 
 
 def _print_names(output: Output) -> None:
-
     rows = [
         {"name": schema.name, "kind": "table", "what": schema.comment.split(". ")[0]}
         for schema in sorted([*all_schemas().values(), *OPTIONAL_TABLES.values()], key=lambda schema: schema.name)

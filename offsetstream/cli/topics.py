@@ -21,13 +21,14 @@ from offsetstream.cli.options import (
     is_unreachable,
     max_age_option,
     output_of,
+    require_server,
     row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import counted, instant_text, print_line
 from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each
-from offsetstream.errors import TablesError, UsageError
+from offsetstream.errors import TablesError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import store_at
 
@@ -94,13 +95,12 @@ def describe(
 ) -> None:
     """Show leader, replicas and offsets of each partition in the live cluster, and the groups that read it."""
     output = output_of(options)
-    if bootstrap_server is None:
-        raise UsageError("this command needs the live cluster: name a broker by --bootstrap-server")
+    server = require_server(bootstrap_server)
     from offsetstream.cluster.client import sees_all_topics
     from offsetstream.cluster.log_ends import HIDDEN
     from offsetstream.cluster.metadata import MetadataCache
 
-    cluster = MetadataCache(bootstrap_server, client_properties(command_config))
+    cluster = MetadataCache(server, client_properties(command_config))
     if not topic and not sees_all_topics(cluster):
         print_line(f"{DESCRIBE_ALL_TOPICS}: {DESCRIBE_ALL_TOPICS.without}")
     source = click.get_current_context().get_parameter_source("tables")

@@ -18,13 +18,13 @@ from offsetstream.cli.options import (
     output_of,
     output_options,
     own_spark,
+    require_server,
     spark_options,
     tables_option,
 )
 from offsetstream.cli.output import Column, Output
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
-from offsetstream.errors import UsageError
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lease import HeartbeatWatch, is_job_alive
 from offsetstream.tables.lookup import Lookup
@@ -92,11 +92,10 @@ def verify(
     the same content. A row whose record is gone from the topic must be superseded or a tombstone. The decoded history
     must equal a second decoding of the group records, except for rows that retention has thinned.
     """
-    if bootstrap_server is None:
-        raise UsageError("verify needs the live cluster: name a broker by --bootstrap-server")
+    server = require_server(bootstrap_server, "verify")
     properties = client_properties(command_config)
     with open_with_spark(tables, partial(own_spark, master, conf)) as store:
-        code = _verify(store, Cluster(bootstrap_server, properties), properties, options)
+        code = _verify(store, Cluster(server, properties), properties, options)
     context.exit(code)
 
 

@@ -163,7 +163,7 @@ def test_isolation_levels_and_open_transactions(server: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset."),
+        (("--group", "nobody"), 1, "Error: group 'nobody' has no such committed offset"),
         (("--topic", "nowhere", "--partition", "0", "--latest"), 1, "Error: nowhere-0: UNKNOWN_TOPIC_OR_PARTITION"),
         (("--topic", "orders", "--partition", "7", "--offset", "0"), 1, "Error: orders-7: UNKNOWN_TOPIC_OR_PARTITION"),
         (
