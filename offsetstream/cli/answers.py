@@ -23,17 +23,9 @@ from offsetstream.cli.names import (
     no_history_messages,
     unknown_text,
 )
-from offsetstream.cli.options import (
-    PAUSE,
-    UNREACHABLE,
-    Command,
-    config_option,
-    max_age_option,
-    output_of,
-    row_options,
-    tables_option,
-)
+from offsetstream.cli.options import PAUSE, UNREACHABLE, Command, max_age_option, output_of, row_options, tables_option
 from offsetstream.cli.output import Blocks, Closing, Column, Output, RereadParts
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import Duration, Instant, capitalized, duration_text, instant_text, print_line, time_text
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at

@@ -11,7 +11,8 @@ import click
 
 from offsetstream.cli.changes import Operator, Session, open_session, operating_options, show_or_execute, snapshot_path
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import config_option, output_of, output_options
+from offsetstream.cli.options import output_of, output_options
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import Duration, Instant, milliseconds, print_line
 from offsetstream.errors import OtherClusterError, UsageError
 from offsetstream.operations.offset_file import by_group, read_offset_file

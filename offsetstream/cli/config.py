@@ -10,8 +10,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from offsetstream.cli.options import configurable, file_of_config, output_of, output_options, written
+from offsetstream.cli.options import file_of_config, output_of, output_options, written
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import configurable
 from offsetstream.errors import UsageError
 from offsetstream.settings.config_file import COMMANDS
 from offsetstream.settings.schema import CLUSTER_VARIABLE, CONFIG_VARIABLE

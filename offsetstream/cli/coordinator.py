@@ -14,7 +14,6 @@ from offsetstream.cli.names import complete_ids, expand, is_pattern, missing_mes
 from offsetstream.cli.options import (
     UNREACHABLE,
     cluster_options,
-    config_option,
     connect_to_tables_cluster,
     max_age_option,
     output_of,
@@ -23,6 +22,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.errors import UsageError
 from offsetstream.tables.location import is_utf8
 from offsetstream.tables.lookup import Row

@@ -6,8 +6,9 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.lines import file_option, open_output
-from offsetstream.cli.options import cluster_options, config_option
+from offsetstream.cli.options import cluster_options
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, print_line
 from offsetstream.dump.formats import LINE_FORMATS, UnprintableRecords
 from offsetstream.errors import UsageError

@@ -22,15 +22,9 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import expand, is_pattern, missing_messages, missing_of, unknown_text
-from offsetstream.cli.options import (
-    client_properties,
-    cluster_options,
-    config_option,
-    max_age_option,
-    require_server,
-    tables_option,
-)
+from offsetstream.cli.options import client_properties, cluster_options, max_age_option, require_server, tables_option
 from offsetstream.cli.output import Output
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError

@@ -7,14 +7,8 @@ from functools import partial
 
 import click
 
-from offsetstream.cli.options import (
-    config_option,
-    open_with_spark,
-    own_spark,
-    spark_options,
-    tables_option,
-    timeout_option,
-)
+from offsetstream.cli.options import open_with_spark, own_spark, spark_options, tables_option, timeout_option
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError
 from offsetstream.tables.lease import (

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import (
-    config_option,
-    open_with_spark,
-    output_of,
-    output_options,
-    own_spark,
-    settings_options,
-)
+from offsetstream.cli.options import open_with_spark, output_of, output_options, own_spark, settings_options
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import instant_text, print_line
 from offsetstream.maintenance.settings import MaintenanceSettings, horizons
 from offsetstream.tables.location import store_at

@@ -1,14 +1,10 @@
-"""Options of commands: made from declared settings, shared by many commands, or filled from a settings file.
-
-Also `--all-clusters`, which asks each cluster of a settings file.
-"""
+"""Options of commands: made from declared settings, or shared by many commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,9 +14,9 @@ from offsetstream.cli.output import Chosen, Output
 from offsetstream.cli.text import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
-from offsetstream.settings.config_file import ConfigFile, Key
+from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.databricks import is_databricks
-from offsetstream.settings.schema import PREFIX, Setting, Settings, settings_of
+from offsetstream.settings.schema import Setting, Settings, settings_of
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import store_at
 
@@ -35,12 +31,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 _LIVE_SERVER = "Connect to the live cluster at this broker."
-_CONFIG = "Read settings from this TOML file; flags and environment win."
-_CLUSTER = "Use the section clusters.NAME of the file."
-_ALL_CLUSTERS = "Ask all clusters of the file; adds a column CLUSTER."
-# Keys of a context's meta: the settings file, the options that select it, and the collector of clusters' answers.
-_FILE, _GIVEN = f"{__name__}.file", f"{__name__}.given"
-GATHERED = f"{__name__}.gathered"
+# Keys of a context's meta: the settings file, and the collector of clusters' answers.
+FILE, GATHERED = f"{__name__}.file", f"{__name__}.gathered"
 
 
 class Value(ParamType[Any]):
@@ -87,7 +79,7 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
         return click.option(flags, setting.name, is_flag=True, default=default, show_default=default, **attributes)
     if setting.option.kind is kinds.PAIRS:
         return click.option(
-            flag, setting.name, multiple=True, callback=_pairs, metavar=setting.option.metavar, **attributes
+            flag, setting.name, multiple=True, callback=read_pairs, metavar=setting.option.metavar, **attributes
         )
     kind = _type(setting)
     if setting.is_list:
@@ -116,97 +108,13 @@ def _written(kind: click.ParamType[Any], value: Any) -> Any:
     return kind.kind.write(value) if isinstance(kind, Value) and value is not None else value
 
 
-def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def read_pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Read the values KEY=VALUE of an option. Raise click's BadParameter for another form."""
     try:
         pairs: dict[str, str] = kinds.PAIRS.read(given)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return pairs
-
-
-def config_option(
-    command_name: str, ignored: tuple[str, ...] = (), *, is_lookup: bool = False
-) -> Callable[[Command], Command]:
-    """Add `--config`, whose file has a table `command_name` for the command (`groups.list` for a subcommand).
-
-    Also add `--cluster`, which selects a section `clusters.NAME` of the file, and for look-ups `--all-clusters`: a
-    look-up prints rows, and runs for one cluster after the other (`sql` reads the tables of all at once). Flags and the
-    environment win over the file, as with click's default_map. `ignored` are keys that the table may have and this
-    command does not use.
-    """
-    has_all = is_lookup or command_name == "sql"
-
-    def take(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-        """Read the file after the last of these eager options: click handles them one by one."""
-        given = ctx.meta.setdefault(_GIVEN, {})
-        given[option.name] = value
-        if len(given) < (3 if has_all else 2):
-            return
-        del ctx.meta[_GIVEN]
-        has_flag, cluster = given.get("all_clusters"), given["cluster"]
-        ctx.meta[FILL] = partial(_fill, ctx, command_name, ignored, given["config"])
-        file = ctx.meta[FILL](None if has_flag else cluster)
-        named = cluster if ctx.get_parameter_source("cluster") is ParameterSource.COMMANDLINE else None
-        ctx.meta[ASKED] = clusters_of(ctx, file, named) if has_flag else ()
-
-    def add(command: Command) -> Command:
-        eager: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": take}
-        options = [
-            click.option("--config", metavar="FILE", envvar=schema.CONFIG_VARIABLE, help=_CONFIG, **eager),
-            click.option("--cluster", metavar="NAME", envvar=schema.CLUSTER_VARIABLE, help=_CLUSTER, **eager),
-        ]
-        if is_lookup:
-            command = over_all(command)
-        if has_all:
-            options.append(click.option(FLAG, is_flag=True, allow_from_autoenv=False, help=_ALL_CLUSTERS, **eager))
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-def _fill(
-    ctx: click.Context, command_name: str, ignored: tuple[str, ...], path: str | None, cluster: str | None
-) -> ConfigFile:
-    """Set the context's defaults from the file, with the cluster's values; return the file."""
-    file = ConfigFile.read(path, cluster)
-    ctx.meta[_FILE] = file
-    options = configurable(ctx.command)
-    values = file.values(command_name, {key: _key(option) for key, option in options.items()}, ignored)
-    defaults: dict[str, Any] = {}
-    for key, value in values.items():
-        option = options[key]
-        given = [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
-        try:
-            option.type_cast_value(ctx, given)
-        except click.BadParameter as error:
-            raise UsageError(f"{file.path}: {command_name}.{key}: {error.message}") from error
-        defaults[str(option.name)] = given
-    ctx.default_map = defaults
-    return file
-
-
-def configurable(command: click.Command) -> dict[str, click.Option]:
-    """Return the options that a settings file may set, by their keys: those that no other option shares a name with.
-
-    An option that no variable may set, such as --execute, cannot come from a file either: the user gives it each time.
-    """
-    given = [each for each in command.params if isinstance(each, click.Option)]
-    options = [each for each in given if not each.is_eager and each.allow_from_autoenv]
-    names = [each.name for each in options]
-    return {each.opts[0].removeprefix("--"): each for each in options if names.count(each.name) == 1}
-
-
-def _key(option: click.Option) -> Key:
-    kind = option.type
-    if option.callback is _pairs:
-        return Key(kinds.PAIRS.toml, kinds.PAIRS.name)
-    if isinstance(kind, Value):
-        key = Key(kind.kind.toml, kind.name)
-    else:
-        key = Key.of(bool if option.is_flag else int if isinstance(kind, click.types.IntParamType) else str)
-    return key.listed() if option.multiple else key
 
 
 def client_properties(command_config: str | None) -> dict[str, str]:
@@ -234,13 +142,13 @@ def connect_to_tables_cluster(
 
 def properties_of_config(ctx: click.Context) -> dict[str, str]:
     """Return the Kafka client properties in the settings file."""
-    file: ConfigFile | None = ctx.meta.get(_FILE)
+    file: ConfigFile | None = ctx.meta.get(FILE)
     return {} if file is None else file.kafka
 
 
 def file_of_config(ctx: click.Context) -> ConfigFile:
     """Return the settings file, with the values of the selected cluster."""
-    file: ConfigFile = ctx.meta[_FILE]
+    file: ConfigFile = ctx.meta[FILE]
     return file
 
 
@@ -367,60 +275,6 @@ def output_of(options: dict[str, Any]) -> Output:
     )
     gathered = click.get_current_context().meta.get(GATHERED)
     return output if gathered is None else gathered.collecting_output(output)
-
-
-FLAG = "--all-clusters"
-# Keys of a click context: the function that fills it with a cluster's settings, and the selected clusters.
-FILL, ASKED = f"{__name__}.fill", f"{__name__}.asked"
-_PER_CLUSTER = ("tables", "checkpoint", "bootstrap_server", "metrics_port")
-_EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-
-
-def over_all(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a look-up so that it runs for each cluster if `--all-clusters` is given."""
-
-    @wraps(command)
-    def run(**options: Any) -> None:
-        clusters = asked_clusters()
-        if not clusters:
-            command(**options)
-            return
-        from offsetstream.cli.clusters import query_all_clusters
-
-        query_all_clusters(click.get_current_context(), command, clusters)
-
-    return run
-
-
-def asked_clusters() -> dict[str, Callable[[], object]]:
-    """Return by cluster a function that fills the context with its settings; empty without `--all-clusters`."""
-    meta = click.get_current_context().meta
-    return {name: partial(meta[FILL], name) for name in meta.get(ASKED, ())}
-
-
-def clusters_of(ctx: click.Context, file: ConfigFile, cluster: object) -> tuple[str, ...]:
-    """Return the names of all clusters of a file. Raises click's UsageError if it has none, or a flag names one."""
-    if cluster:
-        raise click.UsageError(f"give {FLAG} or --cluster, not both", ctx)
-    if not file.clusters:
-        reason = f"{file.path} has none" if file.path else "name a settings file by --config"
-        raise click.UsageError(f"{FLAG} reads the clusters of a settings file: {reason}", ctx)
-    return file.clusters
-
-
-def is_explicit(ctx: click.Context, name: str) -> bool:
-    """Return whether a flag or an environment variable gave an option its value."""
-    return ctx.get_parameter_source(name) in _EXPLICIT
-
-
-def require_from_file(ctx: click.Context) -> None:
-    """Raise UsageError if a flag or variable gives all clusters one value of an option that each needs for itself."""
-    for name in _PER_CLUSTER:
-        if ctx.params.get(name) and is_explicit(ctx, name):
-            flag = f"--{name.replace('_', '-')}"
-            by_flag = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-            given = flag if by_flag else f"{PREFIX}{name.upper()}"
-            raise UsageError(f"{FLAG} takes {flag} of each cluster from the file: remove {given}")
 
 
 UNREACHABLE = 3  # exit code: a broker does not answer

@@ -18,13 +18,13 @@ from offsetstream.cli.answers import Found, open_reader, show, watch_option
 from offsetstream.cli.options import (
     client_properties,
     cluster_options,
-    config_option,
     output_of,
     require_server,
     row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, duration_text, instant_text, milliseconds, time_text
 from offsetstream.cluster.rights import OFFSETS_TOPIC, TRANSACTION_STATE
 from offsetstream.errors import ClusterError, UnknownNameError, UsageError

@@ -15,7 +15,6 @@ from offsetstream.cli.options import (
     UNREACHABLE,
     client_properties,
     cluster_options,
-    config_option,
     is_unreachable,
     isolation_option,
     no_record_reason,
@@ -25,6 +24,7 @@ from offsetstream.cli.options import (
     row_options,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import Instant, counted, milliseconds, print_line, time_text
 from offsetstream.cluster.answers import no_offset
 from offsetstream.errors import UnknownNameError, UsageError

@@ -10,15 +10,9 @@ from typing import Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import (
-    client_properties,
-    cluster_options,
-    config_option,
-    output_of,
-    output_options,
-    tables_option,
-)
+from offsetstream.cli.options import client_properties, cluster_options, output_of, output_options, tables_option
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import print_line
 from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UsageError

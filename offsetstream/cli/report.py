@@ -12,8 +12,9 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import group_options, open_reader, period_options, require_period
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.names import expand, require_known
-from offsetstream.cli.options import PAUSE, config_option, max_age_option, tables_option
+from offsetstream.cli.options import PAUSE, max_age_option, tables_option
 from offsetstream.cli.process import stop_on_signal
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import capitalized, instant_text, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.tables.location import store_at, write_file

@@ -21,15 +21,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.failures import is_unknown, unknown_error
-from offsetstream.cli.options import (
-    FLAG,
-    clusters_of,
-    config_option,
-    properties_of_config,
-    require_from_file,
-    settings_options,
-)
+from offsetstream.cli.options import properties_of_config, settings_options
 from offsetstream.cli.process import stop_at_end_of_input, stop_on_signal
+from offsetstream.cli.settings_file import ALL_CLUSTERS, clusters_of, config_option, require_from_file
 from offsetstream.cli.text import counted, print_line, printable
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.settings.config_file import ConfigFile
@@ -83,11 +77,11 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options; with `--all-clusters` for each cluster, to report errors before any process starts."""
-        if FLAG not in args or set(args) & set(ctx.help_option_names):
+        if ALL_CLUSTERS not in args or set(args) & set(ctx.help_option_names):
             return super().parse_args(ctx, args)
         given, *_ = self.make_parser(ctx).parse_args(args=list(args))
         file = ConfigFile.read(given.get("config") or os.environ.get(CONFIG_VARIABLE) or None)
-        options = [each for each in args if each != FLAG]
+        options = [each for each in args if each != ALL_CLUSTERS]
         names = clusters_of(ctx, file, given.get("cluster"))
         ctx.meta[_JOBS] = [self._job(ctx, name, [*options, "--cluster", name]) for name in names]
         return []
@@ -127,7 +121,7 @@ Examples:
 )
 @config_option("run")
 @click.option(
-    FLAG,
+    ALL_CLUSTERS,
     is_flag=True,
     is_eager=True,
     expose_value=False,

@@ -13,16 +13,9 @@ from typing import Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import (
-    SECONDS,
-    Value,
-    asked_clusters,
-    config_option,
-    output_of,
-    output_options,
-    tables_option,
-)
+from offsetstream.cli.options import SECONDS, Value, output_of, output_options, tables_option
 from offsetstream.cli.output import Column, Output, RereadRows
+from offsetstream.cli.settings_file import asked_clusters, config_option
 from offsetstream.cli.text import Instant, instant_text, print_line, printable
 from offsetstream.errors import TablesError, first_line
 from offsetstream.settings import kinds
@@ -99,7 +92,7 @@ def sql(
     failed, limits = list[str](), Limits(memory, timeout)
     with limits.of_process():
         if clusters := asked_clusters():
-            from offsetstream.cli.clusters import stores_of
+            from offsetstream.cli.settings_file import stores_of
 
             stores = stores_of(click.get_current_context(), clusters)
             running = Query.over_clusters(stores, query, at, partial(_report_unreadable, failed), limits)

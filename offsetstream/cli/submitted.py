@@ -15,9 +15,10 @@ import click
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.main import SETTINGS, main
 from offsetstream.cli.maintain import maintain_options, run_maintenance
-from offsetstream.cli.options import config_option, settings_options
+from offsetstream.cli.options import settings_options
 from offsetstream.cli.process import end_quietly, hold_standard_descriptors
 from offsetstream.cli.run import OWN_SPARK_OPTIONS, run_job
+from offsetstream.cli.settings_file import config_option
 from offsetstream.stream.settings import JobSettings
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from offsetstream.cli.options import (
     UNREACHABLE,
     client_properties,
     cluster_options,
-    config_option,
     is_unreachable,
     max_age_option,
     output_of,
@@ -26,6 +25,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, instant_text, print_line
 from offsetstream.cluster.rights import DESCRIBE_ALL_TOPICS, describe_each
 from offsetstream.errors import TablesError

@@ -13,7 +13,6 @@ from offsetstream.cli.options import (
     SECONDS,
     client_properties,
     cluster_options,
-    config_option,
     open_with_spark,
     output_of,
     output_options,
@@ -23,6 +22,7 @@ from offsetstream.cli.options import (
     tables_option,
 )
 from offsetstream.cli.output import Column, Output
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, print_line
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.tables.create import require_cluster

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from offsetstream.cli.failures import OneLineErrors
-from offsetstream.cli.options import config_option, output_of, output_options, own_spark, spark_options, tables_option
+from offsetstream.cli.options import output_of, output_options, own_spark, spark_options, tables_option
 from offsetstream.cli.output import Column
 from offsetstream.cli.process import stop_on_signal
+from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import print_line
 from offsetstream.embedded.ports import LOOPBACK, check_port_is_free
 from offsetstream.errors import OffsetstreamError, UsageError, first_line
