@@ -14,8 +14,8 @@ from offsetstream.cluster.log_ends import LogEnds
 from offsetstream.stream.sampling.sampler import Rounds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import COMMITTED_OFFSETS
-from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId

@@ -23,10 +23,11 @@ from deltalake import DeltaTable
 from benchmarks.commit_log import OFFSETS_PARTITIONS
 from benchmarks.results import Result, Samples, print_seconds
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
+from offsetstream.tables.matching import merge_on_driver
 from offsetstream.tables.names import COMMITTED_OFFSETS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import DELETED, load_schema
+from offsetstream.tables.store import Merge
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import new_tables
 

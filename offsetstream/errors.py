@@ -1,6 +1,12 @@
 """The errors that offsetstream raises. Each message says what happened, where, and what to do."""
 
+import re
+import textwrap
 from collections.abc import Collection, Sequence
+
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_ANSWER = re.compile(r"<Code>(.+?)</Code>\s*<Message>(.+?)</Message>", re.DOTALL)  # from S3 and Azure
+_MAX_LENGTH = 400
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -24,6 +30,15 @@ def text_with_cause(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error from another library, without its causes."""
     return (text_of(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def one_line(error: Exception) -> str:
+    """Return a message of delta-rs or of a store as one line, shortened for a terminal; the cause comes last."""
+    if answer := _ANSWER.search(str(error)):
+        return ": ".join(answer.groups())
+    lines = (line.strip(" ↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    message = ": ".join(line for line in lines if line)
+    return textwrap.shorten(message, _MAX_LENGTH, placeholder=" ...") or type(error).__name__
 
 
 def shortened(names: Sequence[str], most: int = 3) -> str:

@@ -13,8 +13,8 @@ from offsetstream.errors import MissingPackageError, NoTableError, UsageError
 from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.names import COMMITTED_OFFSETS
-from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas, require_version
-from offsetstream.tables.store import Source, Store
+from offsetstream.tables.schema import OPTIONAL_TABLES, all_schemas
+from offsetstream.tables.store import Source, Store, require_version
 from offsetstream.views.files import all_views, load_view
 from offsetstream.views.reader import INSTANT, ViewReader, nearest_text, schema_of
 from offsetstream.views.sandbox import Limits, Query

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from offsetstream.tables.joins import all_joins
-from offsetstream.tables.schema import TableSchema, all_schemas
+from offsetstream.tables.schema import TableSchema, all_joins, all_schemas
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tables.md"
 _HEAD = """# Tables

@@ -11,7 +11,6 @@ from typing import Any
 
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.rows import Cell
-from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import (
     ASSIGNMENT_HISTORY,
     DECODED_LOGS,
@@ -20,7 +19,7 @@ from offsetstream.tables.names import (
     MEMBER_HISTORY,
     RECORDS,
 )
-from offsetstream.tables.rows import FIRST_MS, LAST_MS
+from offsetstream.tables.rows import FIRST_MS, LAST_MS, cell_of
 from offsetstream.tables.schema import SIGNATURE
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.tables.matching import DELETED, Merge
-from offsetstream.tables.schema import TableSchema
+from offsetstream.tables.schema import DELETED, TableSchema
+from offsetstream.tables.store import Merge
 from offsetstream.tables.transaction import BatchId
 
 Row = dict[str, Any]

@@ -137,7 +137,7 @@ def hurry(tables: PathStore, batch_seconds: float, scale: int = 1) -> None:
 
 def contents(tables: PathStore) -> dict[str, StoredFiles]:
     """Return the files of each table's folder."""
-    return {name: tables.open(name).files.stored() for name in all_schemas()}
+    return {name: tables.files(tables.open(name)).stored() for name in all_schemas()}
 
 
 def _now_ms() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ def from_tasks(tables: Store, name: str, parts: list[pa.Table], batch: BatchId, 
     """Return the rows of a table, each part as one task made it. A catalog's session packs them."""
     packed, reports = list[tuple[bytes]](), []
     for rows in parts:
-        writer = tables.task_writer(name, batch, day or datetime.now(UTC).date())
+        writer = tables.task_writer(name, batch.signature(day))
         packed += [(each,) for each in writer.write(rows)]
         reports.append(writer.close())
     if not tables.needs_spark:

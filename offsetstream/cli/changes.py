@@ -33,8 +33,8 @@ from offsetstream.cli.process import stop_on_signal
 from offsetstream.cli.text import counted, print_line
 from offsetstream.errors import OffsetstreamError, UsageError
 from offsetstream.operations.plan import JUDGED_BY_OPERATOR
+from offsetstream.settings.places import parse_tables
 from offsetstream.tables.create import require_cluster
-from offsetstream.tables.location import parse_tables
 
 if TYPE_CHECKING:
     from offsetstream.cluster.group_admin import GroupAdmin

@@ -24,7 +24,7 @@ from offsetstream.cli.options import (
 from offsetstream.cli.output import Column
 from offsetstream.cli.settings_file import config_option
 from offsetstream.errors import UsageError
-from offsetstream.tables.location import is_utf8
+from offsetstream.settings.places import is_utf8
 from offsetstream.tables.lookup import Row
 from offsetstream.tables.placement import Placement, read_placement
 from offsetstream.tables.store import Store

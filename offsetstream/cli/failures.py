@@ -26,7 +26,6 @@ from offsetstream.errors import (
     text_with_cause,
 )
 from offsetstream.settings.databricks import is_databricks
-from offsetstream.tables.damage import damage_in
 
 # The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
 _EXTRAS = {
@@ -87,6 +86,7 @@ def _damage(error: Exception) -> OffsetstreamError | None:
     """Return an error that names the damaged file of a table, if that is why the command failed."""
     if not any(mark in text_with_cause(error) for mark in (".parquet", "_delta_log")):
         return None
+    from offsetstream.tables.location import damage_in
 
     return damage_in(error)
 

@@ -12,7 +12,8 @@ import click
 
 from offsetstream.cli.text import counted, instant_text
 from offsetstream.errors import UnknownNameError
-from offsetstream.tables.location import is_utf8, store_at
+from offsetstream.settings.places import is_utf8
+from offsetstream.tables.location import store_at
 from offsetstream.tables.schema import is_history
 
 if TYPE_CHECKING:

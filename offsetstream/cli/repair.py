@@ -18,7 +18,7 @@ from offsetstream.cluster.client import Cluster
 from offsetstream.errors import UsageError
 from offsetstream.stream.controls import Heartbeat
 from offsetstream.tables.create import create_again, require_cluster
-from offsetstream.tables.damage import Damage
+from offsetstream.tables.files import Damage
 from offsetstream.tables.lease import take_lease
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import JOB_LEASE

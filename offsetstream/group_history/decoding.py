@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from offsetstream.coordinator.group_changes import CellKey, Changes, GroupRecord, GroupTimeline, changes_by_step
 from offsetstream.coordinator.rows import Cell
-from offsetstream.tables.derived import cell_of
-from offsetstream.tables.ledger import LOG, Log
 from offsetstream.tables.names import DECODED_TABLES, RECORDS
-from offsetstream.tables.rows import Rows, in_pieces, to_python
+from offsetstream.tables.rows import Rows, cell_of, in_pieces, to_python
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.tally import LOG, Log
 from offsetstream.tables.transaction import BatchId
 
 if TYPE_CHECKING:

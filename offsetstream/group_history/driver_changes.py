@@ -19,12 +19,13 @@ from offsetstream.group_history.decoding import (
     changes_of,
     within,
 )
-from offsetstream.tables.matching import RowKeys, rows_with_keys
+from offsetstream.tables.matching import RowKeys, read_groups, rows_with_keys
 from offsetstream.tables.names import GROUP_CELLS, RECORDS
 from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.rows import append_rows, belongs_to, joined, partition_numbers, read_groups
+from offsetstream.tables.rows import belongs_to, joined, partition_numbers
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.size import Size
+from offsetstream.tables.small_tables import append_rows
 from offsetstream.tables.store import Store
 
 _LOG_ORDER = [(name, "ascending") for name in ("offsets_partition", "log_id", "record_offset")]

@@ -23,8 +23,8 @@ from offsetstream.group_history.decoding import (
     changes_of,
     within,
 )
-from offsetstream.tables.ledger import LOG
 from offsetstream.tables.names import DECODED_TABLES, GROUP_CELLS, RECORDS
+from offsetstream.tables.tally import LOG
 from offsetstream.tables.task_rows import TaskRows
 from offsetstream.tables.write import TableWriter
 

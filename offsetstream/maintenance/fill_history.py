@@ -15,15 +15,13 @@ from pyspark.sql import SparkSession
 from offsetstream.group_history.decoding import IN_SPAN, Decoding, Span, Spans, within
 from offsetstream.group_history.task_changes import changes_in_tasks, recorded
 from offsetstream.maintenance.maintain import require_complete
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.ledger import Log
-from offsetstream.tables.matching import DELETED, Merge
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OFFSETS_PARTITIONS, RECORDS, TOPICS
 from offsetstream.tables.rows import with_constant_columns
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import NO_BATCH
+from offsetstream.tables.store import Merge, Store, Transaction
+from offsetstream.tables.tally import Log
+from offsetstream.tables.transaction import NO_BATCH, again_on_conflict
 from offsetstream.tables.write import TableWriter, append_from_tasks
 
 _END = (1 << 63) - 1

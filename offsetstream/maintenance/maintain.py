@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from offsetstream.errors import OffsetstreamError, TablesError
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
-from offsetstream.tables.files import SmallFiles
+from offsetstream.tables.files import SmallFiles, TableFiles
 from offsetstream.tables.lease import HeartbeatWatch, is_job_alive, note_history_kept_from
 from offsetstream.tables.names import CLUSTER, END_OFFSETS, OFFSETS_PARTITIONS, TOPIC_PARTITIONS
 from offsetstream.tables.retention import due_days, is_announced, is_complete_before, kept_from, thin_day, thin_history
-from offsetstream.tables.schema import TableSchema, all_schemas, require_version
+from offsetstream.tables.schema import TableSchema, all_schemas
 from offsetstream.tables.small_tables import Row, as_utc, overwrite, read_rows, update_rows
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Store, require_version
+from offsetstream.tables.transaction import again_on_conflict
 
 _POLL_SECONDS = 0.5
 
@@ -90,13 +90,13 @@ class Maintenance:
         return is_job_alive(self._tables, self._say, self._watch)
 
     def _maintain(self, schema: TableSchema, horizon: date | None) -> Done:
-        before = self._tables.open(schema.name).files.stored()
+        before = self._files(schema).stored()
         thinned = 0 if horizon is None else thin_history(self._tables, schema, horizon, dry_run=self._dry_run)
         if schema.name == END_OFFSETS:
             due = due_days(self._tables.open(schema.name), datetime.now(UTC).date())
             thinned += sum(thin_day(self._tables, each, dry_run=self._dry_run) for each in due)
         compacted, note = self._compact(schema)
-        files = self._tables.open(schema.name).files
+        files = self._files(schema)
         if not self._dry_run:
             files.clear()
         after = files.stored(without=files.removable() if self._dry_run else ())
@@ -116,7 +116,7 @@ class Maintenance:
     def _compact(self, schema: TableSchema) -> tuple[int, str | None]:
         """Compact what the running job does not write to. Return the number of files, and why some were skipped."""
         compacted, note = 0, None
-        for crowd in self._tables.open(schema.name).files.small_files():
+        for crowd in self._files(schema).small_files():
             is_unused = crowd.day is not None and crowd.is_closed
             if not is_unused and self._has_job():  # checked each time: a job may have started meanwhile
                 note = "a job runs: it compacts this table itself"
@@ -131,7 +131,10 @@ class Maintenance:
 
     @again_on_conflict
     def _compact_crowd(self, schema: TableSchema, crowd: SmallFiles) -> None:
-        self._tables.open(schema.name).files.compact(crowd)
+        self._files(schema).compact(crowd)
+
+    def _files(self, schema: TableSchema) -> TableFiles:
+        return self._tables.files(self._tables.open(schema.name))
 
 
 def end_tables(tables: Store, say: Callable[[str], None], *, dry_run: bool = False) -> datetime:
@@ -164,7 +167,7 @@ def require_complete(tables: Store) -> None:
     for name in all_schemas():
         table = tables.open(name)
         require_version(table)
-        if gone := table.files.lost():
+        if gone := tables.files(table).lost():
             raise TablesError(
                 f"{len(gone)} data files of the table {table.where} are missing, the first is {gone[0]}: restore "
                 "them, or delete the table's folder and start the job, which creates the table again"

@@ -75,22 +75,23 @@ class Upkeep:
         before, now = self._versions[schema.name], table.version
         if now == before:
             return
-        for crowd in table.files.small_files():
+        files = self._tables.files(table)
+        for crowd in files.small_files():
             if self._is_due(schema, crowd):
                 # A batch may write beside our compaction. Spark's OPTIMIZE would make its MERGE fail.
                 with between_batches if self._tables.needs_spark else nullcontext():
-                    table.files.compact(crowd)
+                    files.compact(crowd)
                 self._compacted.add((schema.name, crowd.day))
                 break  # one at a time: other tables wait
         if now // CLEAR_EVERY != before // CLEAR_EVERY:
             table.refresh()
-            table.files.clear()
+            self._tables.files(table).clear()
         self._versions[schema.name] = table.version
         self._measure(table)
 
     def _measure(self, table: Snapshot) -> None:
         if self._measured is not None:
-            present = table.files.present()
+            present = self._tables.files(table).present()
             self._measured(table.name, present.files, present.bytes)
 
     def _sum_up(self, between_batches: AbstractContextManager[object]) -> None:

@@ -25,13 +25,13 @@ import pyarrow as pa
 
 from offsetstream.errors import OffsetstreamError, TablesError, TakenGroupError
 from offsetstream.operations.plan import Plan
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import CLUSTER_ID
 from offsetstream.tables.lease import here, is_known_dead
-from offsetstream.tables.schema import OPERATIONS, require_version
+from offsetstream.tables.schema import OPERATIONS
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.sql import sql_text
-from offsetstream.tables.store import Snapshot, Store, Transaction
+from offsetstream.tables.store import Snapshot, Store, Transaction, require_version
+from offsetstream.tables.transaction import again_on_conflict
 from offsetstream.version import __version__
 
 TAKEN, STARTED = "taken", "started"

@@ -48,7 +48,7 @@ class WriterSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from offsetstream.tables.location import parse_tables  # noqa: PLC0415 - slow
+        from offsetstream.settings.places import parse_tables  # noqa: PLC0415 - slow
 
         object.__setattr__(self, "tables", parse_tables(self.tables))
 
@@ -192,7 +192,7 @@ class JobSettings(WriterSettings):
         super().__post_init__()
         # Slow imports; only making settings needs them.
         from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-        from offsetstream.tables.location import parse_checkpoint  # noqa: PLC0415
+        from offsetstream.settings.places import parse_checkpoint  # noqa: PLC0415
 
         horizons(self.keep_history, datetime.now(UTC).date())
         self.convert("properties", PAIRS.read)

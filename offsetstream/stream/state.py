@@ -21,9 +21,14 @@ from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import GROUP, group_facts, last_record_per_cell, new_coordinator_keeps
 from offsetstream.coordinator.rows import Cell
 from offsetstream.stream.records import Part, Records, few_tasks, in_coordinator_partition
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.derived import GROUP_CONSTANTS, cell_of, rows_of_group
-from offsetstream.tables.matching import DELETED, RowKeys, rows_without_keys, with_all_columns
+from offsetstream.tables.matching import (
+    RowKeys,
+    merge_rows,
+    of_groups,
+    read_groups,
+    rows_without_keys,
+    with_all_columns,
+)
 from offsetstream.tables.names import (
     CELL_TABLES,
     COMMITTED_OFFSETS,
@@ -36,23 +41,23 @@ from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.placement import uncertain_homes
 from offsetstream.tables.rows import (
     CELLS_RENAMED,
+    GROUP_CONSTANTS,
     Rows,
+    cell_of,
     conform,
     from_rows,
     in_pieces,
     joined,
-    merge_rows,
-    of_groups,
     partition_numbers,
-    read_groups,
     renamed,
+    rows_of_group,
     to_python,
     with_constant_columns,
 )
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Store
-from offsetstream.tables.transaction import BatchId, transaction_of
+from offsetstream.tables.transaction import BatchId, again_on_conflict, transaction_of
 from offsetstream.tables.write import TableWriter
 
 GroupKey = tuple[int, str]  # offsets partition and group id

@@ -10,8 +10,8 @@ from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import DamagedTableError, TablesError
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.schema import SCHEMA_VERSION, TableSchema, all_schemas, require_version
-from offsetstream.tables.store import Snapshot, Store
+from offsetstream.tables.schema import SCHEMA_VERSION, TableSchema, all_schemas
+from offsetstream.tables.store import Snapshot, Store, require_version
 
 CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"

@@ -1,11 +1,18 @@
-"""The files of a table: compaction and clean-up."""
+"""The files of a table: compaction, clean-up, and repair."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetstream.errors import DamagedTableError
+from offsetstream.tables.schema import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MIB = 1024 * 1024
 # Today's files are compacted in two steps, so that a row is rewritten a few times only, not at each compaction.
@@ -81,6 +88,66 @@ class TableFiles(ABC):
     @abstractmethod
     def lost(self) -> list[str]:
         """Return the data files that the table names but that do not exist."""
+
+
+class Damage(NamedTuple):
+    """A damaged file of a table, relative to the table's folder. `rows`: how many it had by Delta's log, if known."""
+
+    file: str
+    what: str
+    rows: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.what}"
+
+
+class TableFolder(ABC):
+    """The files of one table, for repair. Nothing is deleted: damaged files move to a folder beside the tables.
+
+    `root` is the name of the tables, `name` that of the table.
+    """
+
+    root: str
+    name: str
+
+    @abstractmethod
+    def damage(self) -> list[Damage]:
+        """Return what is damaged: every page of every data file is read.
+
+        If Delta's log is damaged, the data files are not read: it has their names.
+        """
+
+    def damaged(self) -> DamagedTableError | None:
+        """Return an error that names the first damaged file; None if no file is damaged."""
+        return next(map(self.error_of, self.damage()), None)
+
+    def error_of(self, damage: Damage) -> DamagedTableError:
+        """Return the error that names the damage."""
+        return DamagedTableError(self.name, f"{self.root}/{self.name}", str(damage), self.root)
+
+    @abstractmethod
+    def empty_entry(self) -> Damage | None:
+        """Return the last entry of Delta's log if it is empty; always None in an object store."""
+
+    @abstractmethod
+    def mend(self) -> bool:
+        """Remove what is damaged from the table. Return False, and change nothing, if Delta's log is lost.
+
+        A damaged last entry of the log is removed: the table is then that of the version before.
+        """
+
+    @abstractmethod
+    def set_aside(self) -> str:
+        """Move the whole table away, so that it no longer exists; return the new place."""
+
+    @property
+    @abstractmethod
+    def is_aside(self) -> bool:
+        """Whether files of this table were moved away."""
+
+    @abstractmethod
+    def salvaged(self, schema: TableSchema) -> Iterator[pa.Table]:
+        """Return each row of a history once, from all of its readable data files that were moved away."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from offsetstream.tables.location import is_utf8
+from offsetstream.settings.places import is_utf8
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.store import Store

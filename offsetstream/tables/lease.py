@@ -23,12 +23,10 @@ from typing import Any
 import pyarrow as pa
 
 from offsetstream.errors import ConflictError, LeaseError, NoTableError, TablesError
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import JOB_LEASE
-from offsetstream.tables.schema import require_version
 from offsetstream.tables.small_tables import CachedRows, Row, read_rows, update_rows
-from offsetstream.tables.store import Snapshot, Store, Transaction
-from offsetstream.tables.transaction import TAKEN_OVER, last_checkpoint_id
+from offsetstream.tables.store import Snapshot, Store, Transaction, require_version
+from offsetstream.tables.transaction import TAKEN_OVER, again_on_conflict, last_checkpoint_id
 
 LIFETIME = timedelta(seconds=60)  # six heartbeats
 POLL_SECONDS = 1.0

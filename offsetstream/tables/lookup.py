@@ -15,10 +15,9 @@ import duckdb
 from duckdb import ColumnExpression, ConstantExpression, FunctionExpression
 
 from offsetstream.errors import TablesError, first_line, is_interrupt
-from offsetstream.tables.damage import damaged_table
-from offsetstream.tables.location import is_utf8
-from offsetstream.tables.schema import load_schema, require_version
-from offsetstream.tables.store import Source, Store
+from offsetstream.settings.places import is_utf8
+from offsetstream.tables.schema import load_schema
+from offsetstream.tables.store import Source, Store, damaged_table, require_version
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,21 +14,10 @@ import pyarrow.compute as pc
 from offsetstream.coordinator.reduction import GROUP
 from offsetstream.errors import DoubledRowsError
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.schema import TableSchema, load_schema
-from offsetstream.tables.store import EVERY_ROW, Snapshot, Store
-from offsetstream.tables.transaction import BatchId, is_done, transaction_of
-
-DELETED = "_deleted"  # column of a merge's source: true if the row's key is to be deleted
-
-
-@dataclass(frozen=True)
-class Merge:
-    """The rules of a merge: insert new keys, update rows that differ, delete keys with `_deleted`."""
-
-    schema: TableSchema
-    newer_only: bool = False  # an older record never overwrites a newer one
-    replace_where: str | None = None  # the source replaces all rows of the table that match, even newer ones
+from offsetstream.tables.rows import conform
+from offsetstream.tables.schema import DELETED, load_schema
+from offsetstream.tables.store import EVERY_ROW, Merge, Snapshot, Store
+from offsetstream.tables.transaction import BatchId, again_on_conflict, is_done, transaction_of
 
 
 @again_on_conflict
@@ -40,6 +29,27 @@ def merge_on_driver(tables: Store, source: pa.Table, merge: Merge, batch: BatchI
     table = tables.open(merge.schema.name)
     if not is_done(table, batch):
         table.merge(source, merge, transaction_of(table, batch))
+
+
+def merge_rows(
+    tables: Store,
+    name: str,
+    rows: pa.Table,
+    batch: BatchId,
+    *,
+    newer_only: bool = False,
+    replace_where: str | None = None,
+) -> None:
+    """Merge rows into a state table by the rules of `Merge`; rows that lack `_deleted` are not deleted.
+
+    Without rows nothing is written, except that `replace_where` deletes. DoubledRowsError: see `merge_on_driver`.
+    """
+    if not rows.num_rows and replace_where is None:
+        return
+    schema = load_schema(name)
+    deleted = rows[DELETED] if DELETED in rows.column_names else pa.repeat(pa.scalar(False), rows.num_rows)
+    source = conform(rows, schema).append_column(DELETED, deleted)
+    merge_on_driver(tables, source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch)
 
 
 @dataclass(frozen=True)
@@ -194,6 +204,26 @@ def rows_with_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
 def rows_without_keys(rows: pa.Table, keys: RowKeys) -> pa.Table:
     """Return the rows whose key is not one of `keys`."""
     return rows.filter(pc.is_null(keys.find(rows)))
+
+
+def read_groups(tables: Store, name: str, groups: pa.Table, columns: Sequence[str] = ()) -> pa.Table:
+    """Return the table's rows of the groups that the rows `groups` belong to.
+
+    `columns` must include `offsets_partition` and `group_id`; without it all columns are returned.
+    """
+    schema = load_schema(name)
+    selected = list(columns or schema.column_names)
+    empty = pa.schema([schema.arrow.field(column) for column in selected]).empty_table()
+    if not groups.num_rows:
+        return empty
+    wanted, stored = RowKeys(groups, GROUP), tables.open(name).rows_of_groups(groups, selected)
+    found = [rows_with_keys(part, wanted) for part in regrouped(stored, groups.num_rows)]
+    return pa.concat_tables([empty, *found]).cast(empty.schema)
+
+
+def of_groups(rows: pa.Table, groups: pa.Table) -> pa.Array:
+    """Return for each row whether its group is one of those that the rows `groups` belong to."""
+    return pc.is_valid(RowKeys(groups, GROUP).find(rows))
 
 
 def _combined(before: pa.Array | None, own: pa.Array, size: int) -> pa.Array:

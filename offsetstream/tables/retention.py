@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.ledger import apply_notes, note_thinned
 from offsetstream.tables.names import END_OFFSETS, OFFSETS_PARTITIONS
 from offsetstream.tables.rows import conform
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small_tables import Row, read_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
+from offsetstream.tables.transaction import again_on_conflict
 
 
 def kept_from(horizons: Mapping[str, date]) -> datetime | None:

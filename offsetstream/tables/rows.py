@@ -1,13 +1,13 @@
-"""Rows of the tables as Arrow tables: converted from plain rows and raw records, appended, merged and read.
+"""Rows of the tables as Arrow tables: converted from the cells of groups, from plain rows and from raw records.
 
 Plain rows have times as milliseconds since 1970, in `<name>_ms`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from operator import itemgetter
 from typing import Any, cast
@@ -17,79 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.codec.decoding import decode_records
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES, GROUP
-from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments, Row
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.matching import DELETED, Merge, RowKeys, merge_on_driver, regrouped, rows_with_keys
-from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, GROUP_CELLS, RECORD_TABLES, RECORDS, UNDECODABLE
-from offsetstream.tables.schema import ColumnSchema, TableSchema, load_schema
-from offsetstream.tables.store import Snapshot, Store, Transaction
-from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+from offsetstream.coordinator.groups import derive_group
+from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
+from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments, Cell, Row
+from offsetstream.tables.names import (
+    COMMITS,
+    COMMITTED_OFFSETS,
+    DERIVED_TABLES,
+    GROUP_CELLS,
+    RECORD_TABLES,
+    RECORDS,
+    UNDECODABLE,
+)
+from offsetstream.tables.schema import DELETED, ColumnSchema, TableSchema
 
 # Every engine that reads Delta supports these timestamps: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _UTC = pa.timestamp("us", "UTC")
-
-
-# delta-rs (1.6) treats an append like a read of the complete table, so it conflicts with any deletion of rows.
-@again_on_conflict
-def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
-    """Append rows to a history table, once per batch; `rows` has its columns except the three of `SIGNATURE`.
-
-    Returns the appended rows; None if there are none, or if this batch appended them before.
-    """
-    table = tables.open(name)
-    if not rows.num_rows or is_done(table, batch):
-        return None
-    return append_to(table, rows, batch, transaction_of(table, batch))
-
-
-def append_to(table: Snapshot, rows: pa.Table, batch: BatchId, transaction: Transaction) -> pa.Table:
-    """Append rows, signed with the batch, to an opened table; ConflictError if another write came first."""
-    signed = conform(with_constant_columns(rows, batch.signature(datetime.now(UTC).date())), load_schema(table.name))
-    table.append([signed], transaction)
-    return signed
-
-
-def merge_rows(
-    tables: Store,
-    name: str,
-    rows: pa.Table,
-    batch: BatchId,
-    *,
-    newer_only: bool = False,
-    replace_where: str | None = None,
-) -> None:
-    """Merge rows into a state table by the rules of `Merge`; rows that lack `_deleted` are not deleted.
-
-    Without rows nothing is written, except that `replace_where` deletes. DoubledRowsError: see `merge_on_driver`.
-    """
-    if not rows.num_rows and replace_where is None:
-        return
-    schema = load_schema(name)
-    deleted = rows[DELETED] if DELETED in rows.column_names else pa.repeat(pa.scalar(False), rows.num_rows)
-    source = conform(rows, schema).append_column(DELETED, deleted)
-    merge_on_driver(tables, source, Merge(schema, newer_only=newer_only, replace_where=replace_where), batch)
-
-
-def read_groups(tables: Store, name: str, groups: pa.Table, columns: Sequence[str] = ()) -> pa.Table:
-    """Return the table's rows of the groups that the rows `groups` belong to.
-
-    `columns` must include `offsets_partition` and `group_id`; without it all columns are returned.
-    """
-    schema = load_schema(name)
-    selected = list(columns or schema.column_names)
-    empty = pa.schema([schema.arrow.field(column) for column in selected]).empty_table()
-    if not groups.num_rows:
-        return empty
-    wanted, stored = RowKeys(groups, GROUP), tables.open(name).rows_of_groups(groups, selected)
-    found = [rows_with_keys(part, wanted) for part in regrouped(stored, groups.num_rows)]
-    return pa.concat_tables([empty, *found]).cast(empty.schema)
-
-
-def of_groups(rows: pa.Table, groups: pa.Table) -> pa.Array:
-    """Return for each row whether its group is one of those that the rows `groups` belong to."""
-    return pc.is_valid(RowKeys(groups, GROUP).find(rows))
 
 
 def conform(rows: pa.Table, schema: TableSchema) -> pa.Table:
@@ -286,3 +230,39 @@ def by_table(decoded: pa.Table) -> dict[str, pa.Array]:
 def with_history_columns(table: str, decoded: pa.Table) -> pa.Table:
     """Return the decoded records with the columns of the history table added."""
     return renamed(decoded, RENAMED[table])
+
+
+GROUP_CONSTANTS = ("offsets_partition", "log_id", "in_coordinator_partition")  # the same in every row of a group
+
+
+def cell_of(row: Mapping[str, Any]) -> Cell:
+    """Return the cell of a row of `group_cells`; the row may have `record_timestamp_ms` instead of a timestamp."""
+    at = row.get("record_timestamp")
+    return Cell(
+        key_type=row["key_type"],
+        key=json.loads(row["key_json"])["data"],
+        value_version=row["value_version"],
+        value=json.loads(row["value_json"])["data"],
+        record_offset=row["record_offset"],
+        record_timestamp_ms=row.get("record_timestamp_ms") if at is None else round(at.timestamp() * 1000),
+    )
+
+
+def rows_of_group(
+    cells: Sequence[Cell],
+    group_id: str,
+    topic_names: Mapping[str, str],
+    *,
+    exists: bool,
+    place: Mapping[str, Any] | None = None,
+) -> dict[str, Rows] | None:
+    """Return the group's rows by name of each of `DERIVED_TABLES`; None if there is no such group.
+
+    `exists`: whether the coordinator has the group even without a cell. `place`: values of `GROUP_CONSTANTS`.
+    """
+    rows = derive_group(cells, group_id=group_id, exists=exists, topic_names=topic_names)
+    if rows is None:
+        return None
+    rows.place(place or {})
+    by_table: tuple[Rows, ...] = ([rows.group], rows.members, rows.shares, rows.subscriptions)
+    return dict(zip(DERIVED_TABLES, by_table, strict=True))

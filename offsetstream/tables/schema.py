@@ -1,4 +1,7 @@
-"""The table schemas: one JSON file per table in `schemas/`, and the optional tables, which the job does not create."""
+"""The table schemas: one JSON file per table in `schemas/`, and the optional tables, which the job does not create.
+
+The joins between tables are data too (`joins.json`): docs/reference/tables.md prints them, tests run them.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from offsetstream.errors import TablesError
 from offsetstream.tables.sql import literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from offsetstream.tables.store import Snapshot, Source
 
 
 SCHEMA_VERSION = 1  # a release that changes a table or its properties raises it
@@ -22,6 +22,7 @@ PROPERTY = "offsetstream.schema_version"
 
 
 HISTORY_DAY = "written_day"
+DELETED = "_deleted"  # column of a merge's source: true if the row's key is to be deleted
 SIGNATURE = ("checkpoint_id", "batch_id", HISTORY_DAY)  # which batch wrote a history's row, and the day
 
 # Each batch rewrites state files. A history's files must stay for readers that stream it once a day.
@@ -182,6 +183,26 @@ def _parse(table: dict[str, Any]) -> TableSchema:
     return TableSchema(columns=columns, key=tuple(table.pop("key")), cell=tuple(table.pop("cell", ())), **table)
 
 
+@dataclass(frozen=True)
+class Join:
+    """A documented join of each table in `rows` to the table `of`, by columns (`by`) that have the same names in both.
+
+    `always`: each row has exactly one match. `what` is what the joined row adds.
+    """
+
+    rows: tuple[str, ...]
+    of: str
+    by: tuple[str, ...]
+    always: bool
+    what: str
+
+
+def all_joins() -> list[Join]:
+    """Return every documented join."""
+    joins = json.loads((resources.files("offsetstream.tables") / "joins.json").read_text("utf-8"))
+    return [Join(**join | {"rows": tuple(join["rows"]), "by": tuple(join["by"])}) for join in joins]
+
+
 THRESHOLDS = TableSchema(
     name="thresholds",
     kind="state",
@@ -241,22 +262,3 @@ OPERATIONS = TableSchema(
     ),
 )
 OPTIONAL_TABLES = {schema.name: schema for schema in (THRESHOLDS, OPERATIONS)}
-
-
-def require_version(table: Snapshot | Source, *, may_be_users: bool = False) -> None:
-    """Raise TablesError if the table has another schema version, or none: then offsetstream did not create it.
-
-    `may_be_users`: a user may have created the table, so it may have none.
-    """
-    found = table.properties.get(PROPERTY)
-    if found is None and not may_be_users:
-        raise TablesError(
-            f"the table {table.where} has no schema version, so offsetstream did not create it: name another place "
-            "with --tables"
-        )
-    if found not in (None, str(SCHEMA_VERSION)):
-        raise TablesError(
-            f"the table {table.where} has schema version {found}, and this offsetstream knows version "
-            f"{SCHEMA_VERSION}: use the offsetstream that wrote it, or name another place with --tables, where the job "
-            "loads everything again"
-        )

@@ -1,4 +1,7 @@
-"""Small tables, whose rows fit in the driver's memory: it writes them in milliseconds, where Spark takes a second."""
+"""Rows that fit in the driver's memory: it reads and writes them in milliseconds, where Spark takes a second.
+
+These are whole small tables, and what a batch appends to a history.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.matching import RowKeys, rows_without_keys, with_users_columns
+from offsetstream.tables.rows import conform, with_constant_columns
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
-from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+from offsetstream.tables.transaction import BatchId, again_on_conflict, is_done, transaction_of
 
 Row = Mapping[str, Any]
 
@@ -112,11 +115,31 @@ def insert_rows(tables: Store, name: str, rows: Collection[Row], batch: BatchId)
     table, key = tables.open(name), load_schema(name).key
     if not batch.is_load and is_done(table, BatchId(batch.checkpoint_id, batch.batch_id + 1)):
         return  # the batch of an older job
-    signature = batch.signature(datetime.now(UTC).date())
+    signature = batch.signature()
     new = _arrow(name, [{**row, **signature} for row in rows])
     for stored in table.rows(EVERY_ROW, key):
         new = rows_without_keys(new, RowKeys(stored, key))
     table.append([new], transaction_of(table, batch))
+
+
+# delta-rs (1.6) treats an append like a read of the complete table, so it conflicts with any deletion of rows.
+@again_on_conflict
+def append_rows(tables: Store, name: str, rows: pa.Table, batch: BatchId) -> pa.Table | None:
+    """Append rows to a history table, once per batch; `rows` has its columns except the three of `SIGNATURE`.
+
+    Returns the appended rows; None if there are none, or if this batch appended them before.
+    """
+    table = tables.open(name)
+    if not rows.num_rows or is_done(table, batch):
+        return None
+    return append_to(table, rows, batch, transaction_of(table, batch))
+
+
+def append_to(table: Snapshot, rows: pa.Table, batch: BatchId, transaction: Transaction) -> pa.Table:
+    """Append rows, signed with the batch, to an opened table; ConflictError if another write came first."""
+    signed = conform(with_constant_columns(rows, batch.signature()), load_schema(table.name))
+    table.append([signed], transaction)
+    return signed
 
 
 def _arrow(name: str, rows: Collection[Row]) -> pa.Table:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offsetstream.errors import NoTableError
+from offsetstream.errors import DamagedTableError, NoTableError, TablesError
+from offsetstream.tables.files import TableFiles, TableFolder
+from offsetstream.tables.schema import PROPERTY, SCHEMA_VERSION, TableSchema
 from offsetstream.tables.sql import in_partitions, sql_text
 
 if TYPE_CHECKING:
@@ -20,12 +24,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
 
-    from offsetstream.tables.damage import TableFolder
-    from offsetstream.tables.files import TableFiles
-    from offsetstream.tables.matching import Merge
-    from offsetstream.tables.schema import TableSchema
     from offsetstream.tables.task_rows import TaskRows, TaskWriter
-    from offsetstream.tables.transaction import BatchId
 
 EVERY_ROW = "true"
 _MAX_IN_CONDITION = 500  # groups; with more, all rows of their partitions are read
@@ -37,6 +36,15 @@ class Transaction(NamedTuple):
 
     app_id: str
     version: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The rules of a merge: insert new keys, update rows that differ, delete keys with `_deleted`."""
+
+    schema: TableSchema
+    newer_only: bool = False  # an older record never overwrites a newer one
+    replace_where: str | None = None  # the source replaces all rows of the table that match, even newer ones
 
 
 class Store(ABC):
@@ -77,8 +85,8 @@ class Store(ABC):
         return self
 
     @abstractmethod
-    def task_writer(self, name: str, batch: BatchId, day: date) -> TaskWriter:
-        """Return a writer for rows of a table, for use in a Spark task. Rows of a history get this batch and day."""
+    def task_writer(self, name: str, signature: Mapping[str, Any]) -> TaskWriter:
+        """Return a writer for rows of a table, for use in a Spark task. Rows of a history get this signature."""
 
     @property
     def check_seconds(self) -> float:
@@ -89,6 +97,10 @@ class Store(ABC):
     def is_costly(self) -> bool:
         """Whether each check or write of a table runs Spark jobs or sends requests to an object store."""
         return self.needs_spark or self.check_seconds > 0
+
+    @abstractmethod
+    def files(self, table: Snapshot) -> TableFiles:
+        """Return the files of an opened table, for compaction and clean-up."""
 
     def for_job(self) -> Store:
         """Return this store for a job, to which other errors tell what became of the tables that it opened.
@@ -143,7 +155,7 @@ class Snapshot(ABC):
     """A table at the version that was opened or refreshed; `where` is its name in messages.
 
     A write succeeds only if nobody else has written to the table since. Otherwise it raises ConflictError: open the
-    table again to see the other commit (`conflict.py`). An append may succeed nevertheless, but never both of two
+    table again to see the other commit (`again_on_conflict`). An append may succeed nevertheless, but never both of two
     concurrent commits with a transaction of the same id. Each write is one atomic commit. It raises TablesError if a
     user's change to the table (a feature, a constraint) makes it impossible.
     """
@@ -193,11 +205,6 @@ class Snapshot(ABC):
     @abstractmethod
     def written_days(self) -> set[date]:
         """Return the days (`written_day`) on which the rows of a history were written."""
-
-    @property
-    @abstractmethod
-    def files(self) -> TableFiles:
-        """The table's files, for compaction and clean-up."""
 
     @abstractmethod
     def refresh(self) -> None:
@@ -270,3 +277,30 @@ class SparkTables(ABC):
     @abstractmethod
     def frame(self, name: str) -> DataFrame:
         """Return the table's current rows."""
+
+
+def require_version(table: Snapshot | Source, *, may_be_users: bool = False) -> None:
+    """Raise TablesError if the table has another schema version, or none: then offsetstream did not create it.
+
+    `may_be_users`: a user may have created the table, so it may have none.
+    """
+    found = table.properties.get(PROPERTY)
+    if found is None and not may_be_users:
+        raise TablesError(
+            f"the table {table.where} has no schema version, so offsetstream did not create it: name another place "
+            "with --tables"
+        )
+    if found not in (None, str(SCHEMA_VERSION)):
+        raise TablesError(
+            f"the table {table.where} has schema version {found}, and this offsetstream knows version "
+            f"{SCHEMA_VERSION}: use the offsetstream that wrote it, or name another place with --tables, where the job "
+            "loads everything again"
+        )
+
+
+def damaged_table(store: Store, name: str) -> DamagedTableError | None:
+    """Return an error that names the first damaged file of a table; None if no file is, or if nobody can tell."""
+    with suppress(Exception):  # each store has its own errors; the one that led here is told then
+        if (folder := store.folder(name)) is not None:
+            return folder.damaged()
+    return None

@@ -2,31 +2,27 @@
 
 Tasks write the rows to files of the table. Spark's own write would pass each value through rows of the JVM, which for
 millions of commits takes most of a load's time. Spark would also commit itself, and on S3 Spark and delta-rs do not see
-each other's commits (`path_store/writes.py`). If only Spark may write a table, the tasks give it the rows packed:
+each other's commits (`path_store/snapshot.py`). If only Spark may write a table, the tasks give it the rows packed:
 some thousand rows as one Arrow stream.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from offsetstream.tables.files import NewFile
-from offsetstream.tables.ledger import Entry, Tally
 from offsetstream.tables.names import RECORD_TABLES
 from offsetstream.tables.rows import conform, to_bytes, with_constant_columns
 from offsetstream.tables.schema import is_history, load_schema
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.tally import Entry, Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from offsetstream.tables.store import Store
 
 _PACKED_BYTES = 4 << 20  # the JVM would need most of the time for single rows
 
@@ -34,9 +30,9 @@ _PACKED_BYTES = 4 << 20  # the JVM would need most of the time for single rows
 class TaskWriter(ABC):
     """Takes rows of one table inside a Spark task (it is pickled), and counts what the ledger counts."""
 
-    def __init__(self, name: str, batch: BatchId, day: date) -> None:
+    def __init__(self, name: str, signature: Mapping[str, Any]) -> None:
         self._schema = load_schema(name)
-        self._signature = batch.signature(day) if is_history(name) else {}
+        self._signature = signature if is_history(name) else {}
         self._tally = Tally(name) if name in RECORD_TABLES else None
         self._count = 0
 
@@ -74,12 +70,6 @@ class PackingWriter(TaskWriter):
 
     def _finished(self) -> None:
         return None
-
-
-def task_writers(tables: Store, names: Collection[str], batch: BatchId) -> dict[str, TaskWriter]:
-    """Return a writer for each of the tables. All rows of a history get today as their day."""
-    day = datetime.now(UTC).date()
-    return {name: tables.task_writer(name, batch, day) for name in names}
 
 
 @dataclass(frozen=True)

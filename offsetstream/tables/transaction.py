@@ -1,5 +1,7 @@
 """Repeatable writes, by Delta's application transactions: one per table and step (rule 8).
 
+A write that lost against another commit, such as an OPTIMIZE, is tried again (`again_on_conflict`).
+
 Spark's Delta skips a write whose app id and version the table already has. The driver checks this itself.
 """
 
@@ -7,16 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
-from offsetstream.errors import LeaseError
-from offsetstream.tables.conflict import again_on_conflict
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from offsetstream.errors import ConflictError, LeaseError
 from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import HISTORY_DAY, all_schemas
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
+# Only for functions that open the table themselves, so that each attempt sees the commit that won. They must take no
+# iterator: the next attempt would find it at its end.
+again_on_conflict = retry(
+    retry=retry_if_exception_type(ConflictError),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.05, max=2),
+    reraise=True,
+)
 TAKEN_OVER = "another job has taken over the lease of these tables: this one stops"
 
 
@@ -41,8 +52,9 @@ class BatchId:
         """Whether this is a load, not a batch of the stream."""
         return self.batch_id < 0
 
-    def signature(self, day: date) -> dict[str, Any]:
-        """Return the columns that say which batch wrote a history's row, and on which day."""
+    def signature(self, day: date | None = None) -> dict[str, Any]:
+        """Return the columns that say which batch wrote a history's row, and on which day (None: today)."""
+        day = day or datetime.now(UTC).date()
         return {"checkpoint_id": self.checkpoint_id, "batch_id": self.batch_id, HISTORY_DAY: day}
 
 

@@ -13,12 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.session_settings import with_settings
 from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.task_rows import TaskRows, TaskWriter, task_writers
-from offsetstream.tables.transaction import BatchId, is_made, transaction_of
+from offsetstream.tables.task_rows import TaskRows, TaskWriter
+from offsetstream.tables.transaction import BatchId, again_on_conflict, is_made, transaction_of
 
 # Computes rows by table from the rows that a task has, in pieces.
 Compute = Callable[[Iterator[pa.RecordBatch]], Iterable[Mapping[str, pa.Table]]]
@@ -90,6 +89,12 @@ def _replace(tables: Store, name: str, rows: TaskRows, batch: BatchId, where: st
     transaction = transaction_of(table, batch)
     if not is_made(table, transaction):
         table.replace_from_tasks(where, rows, transaction)
+
+
+def task_writers(tables: Store, names: Collection[str], batch: BatchId) -> dict[str, TaskWriter]:
+    """Return a writer for each of the tables. All rows of a history get today as their day."""
+    signature = batch.signature()
+    return {name: tables.task_writer(name, signature) for name in names}
 
 
 def _packed(name: str) -> Column:

@@ -22,10 +22,8 @@ import pyarrow.compute as pc
 
 from offsetstream.group_history.decoding import IN_SPAN, UP_TO_END, Decoding, Span, Spans, within
 from offsetstream.group_history.driver_changes import STORED, changes_on_driver, decoding_rows
-from offsetstream.tables.checksum import row_hashes
-from offsetstream.tables.derived import cell_of
 from offsetstream.tables.lease import read_lease
-from offsetstream.tables.ledger import Log, greatest_offsets
+from offsetstream.tables.ledger import greatest_offsets
 from offsetstream.tables.names import (
     ASSIGNMENT_HISTORY,
     ASSIGNMENTS,
@@ -38,11 +36,12 @@ from offsetstream.tables.names import (
     RECORDS,
     TOPICS,
 )
-from offsetstream.tables.rows import conform, to_python
+from offsetstream.tables.rows import cell_of, conform, to_python
 from offsetstream.tables.schema import TableSchema, load_schema
 from offsetstream.tables.small_tables import as_utc, read_rows
 from offsetstream.tables.sql import sql_text
 from offsetstream.tables.store import EVERY_ROW, Store
+from offsetstream.tables.tally import Log, row_hashes
 from offsetstream.tables.transaction import NO_BATCH
 from offsetstream.verify.difference import RECORDS as OF_RECORDS
 from offsetstream.verify.difference import Difference, lasting, row_differences, value_differences

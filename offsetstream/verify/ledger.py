@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from offsetstream.tables.ledger import Entry, Log, by_day, count_rows, joined_rows, read_entries, valid_entries
+from offsetstream.tables.ledger import count_rows, joined_rows, read_entries, valid_entries
 from offsetstream.tables.names import DERIVED_TABLES, LEDGER, RECORD_TABLES
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema, all_schemas
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Snapshot, Store
+from offsetstream.tables.tally import Entry, Log, by_day
 from offsetstream.verify.difference import OF_LEDGER, RECORDS, ROWS, Difference, lasting
 
 CHECKSUM = "checksum"

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from offsetstream.coordinator.reduction import GROUP_KEY_TYPES
 from offsetstream.coordinator.rows import Cell, Row
-from offsetstream.tables.derived import cell_of, rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.names import RECORDS as GROUP_RECORDS
 from offsetstream.tables.placement import RECORDS as LATEST_RECORDS
 from offsetstream.tables.placement import Placement, latest_homes
-from offsetstream.tables.rows import flat_rows, from_rows
+from offsetstream.tables.rows import cell_of, flat_rows, from_rows, rows_of_group
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.tables.conflict import again_on_conflict
-from offsetstream.tables.damage import MADE_ANEW, Damage, TableFolder
-from offsetstream.tables.ledger import Entry, Log, row_of
+from offsetstream.tables.damage import MADE_ANEW
+from offsetstream.tables.files import Damage, TableFolder
+from offsetstream.tables.ledger import row_of
 from offsetstream.tables.names import (
     CLUSTER,
     DECODED_LOGS,
@@ -33,12 +33,20 @@ from offsetstream.tables.names import (
     RECORDS,
     TOPIC_PARTITIONS,
 )
-from offsetstream.tables.rows import append_to, belongs_to, partition_numbers, with_history_columns
+from offsetstream.tables.rows import belongs_to, partition_numbers, with_history_columns
 from offsetstream.tables.schema import all_schemas, is_history, load_schema
-from offsetstream.tables.small_tables import insert_rows, read_rows, rows_per_partition, update_rows
+from offsetstream.tables.small_tables import append_to, insert_rows, read_rows, rows_per_partition, update_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
-from offsetstream.tables.transaction import BatchId, app_id, batch_versions, shut_out_older, transaction_of
+from offsetstream.tables.tally import Entry, Log
+from offsetstream.tables.transaction import (
+    BatchId,
+    again_on_conflict,
+    app_id,
+    batch_versions,
+    shut_out_older,
+    transaction_of,
+)
 from offsetstream.verify.ledger import counts_by_day, some_at_a_time
 from offsetstream.verify.sources import filters_of
 from offsetstream.verify.topic import Numbers, joined, read_decoded

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
 from offsetstream.cluster.records import read_log
-from offsetstream.tables.checksum import row_hashes
 from offsetstream.tables.filters import Filters
 from offsetstream.tables.lease import read_lease
 from offsetstream.tables.ledger import read_in_pieces
@@ -24,6 +23,7 @@ from offsetstream.tables.schema import HISTORY_DAY, TableSchema, load_schema
 from offsetstream.tables.small_tables import read_rows, rows_per_partition
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Snapshot, Store
+from offsetstream.tables.tally import row_hashes
 from offsetstream.verify.difference import ROW, TOPIC, Difference
 from offsetstream.verify.ledger import some_at_a_time
 from offsetstream.verify.sources import filtered_records, filters_of

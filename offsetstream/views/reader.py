@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
-from offsetstream.tables.damage import damage_in
+from offsetstream.tables.location import damage_in
 from offsetstream.tables.lookup import Lookup, fetch_rows, is_one_of, open_connection
-from offsetstream.tables.schema import (
-    OPTIONAL_TABLES,
-    THRESHOLDS,
-    TableSchema,
-    all_schemas,
-    is_history,
-    require_version,
-)
-from offsetstream.tables.store import Source, Store
+from offsetstream.tables.schema import OPTIONAL_TABLES, THRESHOLDS, TableSchema, all_schemas, is_history
+from offsetstream.tables.store import Source, Store, require_version
 from offsetstream.views.files import View, load_view, needed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsetstream.errors import UsageError
-from offsetstream.tables.location import in_hadoop
+from offsetstream.settings.places import in_hadoop
 from offsetstream.tables.schema import OPTIONAL_TABLES, THRESHOLDS, TableSchema, all_schemas
 from offsetstream.tables.sql import literal, quoted
 from offsetstream.tables.store import Store

@@ -20,7 +20,7 @@ from offsetstream.coordinator.reduction import (
     new_coordinator_keeps,
 )
 from offsetstream.coordinator.rows import GroupRows
-from offsetstream.tables.derived import cell_of
+from offsetstream.tables.rows import cell_of
 from tests.conformance.state_rows import snapshot
 
 PARTITION = 0

@@ -67,7 +67,7 @@ def test_spark_gets_a_group_that_has_a_coordinator(
 ) -> None:
     """With the first of these group ids Spark's driver would wait forever."""
     ids = [id_led(kafka, 1, 2), id_led(kafka, 2, 2)]
-    monkeypatch.setattr("offsetstream.tables.catalog_store.snapshot.uuid4", lambda: ids.pop(0))
+    monkeypatch.setattr("offsetstream.spark.source.uuid4", lambda: ids.pop(0))
     ends = Cluster(kafka.bootstrap_server).partition_ends(range(NOW))
     topic = KafkaSource(kafka.bootstrap_server, {}, NOW)
     read = topic.read(spark, dict.fromkeys(ends, 0), {number: end.high_watermark for number, end in ends.items()})

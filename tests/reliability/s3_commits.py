@@ -32,15 +32,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.spark.local import local_session
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
 from offsetstream.tables.names import COMMITS
-from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import append_rows, read_rows
 from offsetstream.tables.store import Store, Transaction
-from offsetstream.tables.transaction import BatchId, app_id, load_app_id
+from offsetstream.tables.transaction import BatchId, again_on_conflict, app_id, load_app_id
 from testkit.s3_server import S3Server, in_environment, s3_server
 from testkit.waiting import await_
 

@@ -62,7 +62,7 @@ def test_batches_in_a_catalog_with_optimize_between_them(catalog: CatalogStore, 
     create_tables(catalog, "cluster-1", "new", [write.table for write in writes])
     for write in writes:
         write.prepare(catalog)
-        table = catalog.table(write.table)
+        table = catalog.sql_name(write.table)
         for _ in range(2):  # the second time, the batch was already there before the OPTIMIZE
             spark.sql(f"OPTIMIZE {table}").collect()
             write.run(catalog)
@@ -80,12 +80,12 @@ def test_a_catalogs_rows_are_replaced_while_its_table_is_optimized(
 ) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups"])
     WRITES[0].prepare(catalog)
-    table = catalog.table("groups")
+    table = catalog.sql_name("groups")
     path = spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["location"].removeprefix("file:")
     (name, rows), opened = *new_groups(catalog, 1, 2).items(), list[Snapshot]()
 
     def open_and_optimize(_: CatalogStore, name: str) -> Snapshot:
-        opened.append(CatalogSnapshot(catalog, name))
+        opened.append(CatalogSnapshot(catalog.tables, name))
         if len(opened) == 1:
             DeltaTable(path).optimize.z_order(["group_id"])
         return opened[-1]

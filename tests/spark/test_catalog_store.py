@@ -60,7 +60,7 @@ def test_new_tables_ignore_feature_defaults(catalog: CatalogStore, spark: SparkS
     finally:
         for name in names.values():
             spark.conf.unset(name)
-    found = {name: protocol_of(spark, catalog.table(name)) for name in all_schemas()}
+    found = {name: protocol_of(spark, catalog.sql_name(name)) for name in all_schemas()}
     assert found == dict.fromkeys(all_schemas(), (1, 2, {"appendOnly", "invariants"}))
     assert protocol_of(spark, f"{catalog.name}.another")[:2] == (3, 7)  # Spark reads these settings
 
@@ -73,7 +73,7 @@ def protocol_of(spark: SparkSession, table: str) -> tuple[int, int, set[str]]:
 
 def test_new_tables_show_the_meaning_of_their_columns(catalog: CatalogStore, spark: SparkSession) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups"])
-    shown = {field.name: field.metadata["comment"] for field in spark.table(catalog.table("groups")).schema}
+    shown = {field.name: field.metadata["comment"] for field in spark.table(catalog.sql_name("groups")).schema}
     assert shown == {column.name: column.comment for column in load_schema("groups").columns}
 
 
@@ -127,7 +127,7 @@ def test_a_registered_table_whose_commits_have_no_notes_can_be_written(
     create_tables(PathStore(str(tmp_path)), "cluster-1", "new", ["groups", "job_lease"])
     spark.sql(f"CREATE SCHEMA {catalog.name}")
     for name in ("groups", "job_lease"):
-        spark.sql(f"CREATE TABLE {catalog.table(name)} USING delta LOCATION '{tmp_path / name}'")
+        spark.sql(f"CREATE TABLE {catalog.sql_name(name)} USING delta LOCATION '{tmp_path / name}'")
     create_tables(catalog, "cluster-1", "new", ["groups", "job_lease"])
     lease = Lease.acquire(catalog)
     lease.heartbeat()
@@ -136,7 +136,7 @@ def test_a_registered_table_whose_commits_have_no_notes_can_be_written(
 
 def test_a_job_opens_a_table_as_its_own_last_commit_left_it(catalog: CatalogStore, spark: SparkSession) -> None:
     create_tables(catalog, "cluster-1", "new", ["groups"])
-    job, another, sql = catalog.for_job(), catalog.for_job(), catalog.table("groups")
+    job, another, sql = catalog.for_job(), catalog.for_job(), catalog.sql_name("groups")
     add_group(job, 1)
     spark.sql(f"INSERT INTO {sql} (offsets_partition, group_id) VALUES (2, 'by hand')")  # noqa: S608 - our own name
     stale = job.open("groups")
@@ -155,7 +155,7 @@ def test_a_job_looks_again_for_a_table_that_is_gone(catalog: CatalogStore, spark
     create_tables(catalog, "cluster-1", "new", ["groups"])
     job = catalog.for_job()
     add_group(job, 1)
-    spark.sql(f"DROP TABLE {catalog.table('groups')}")
+    spark.sql(f"DROP TABLE {catalog.sql_name('groups')}")
     with pytest.raises(NoTableError):
         add_group(job, 2)
     assert job.opened("groups") is None

@@ -23,7 +23,7 @@ def test_tables_and_checkpoints_in_a_folder_of_any_name(spark: SparkSession, tmp
     create_tables(tables, "cluster-1", "new")
     for number in range(2):
         append_rows(Path(tables.root), "groups", [{"offsets_partition": number, "group_id": name}])
-    tables.open("groups").files.compact(SmallFiles(None, 2, CLOSED_FILE_BYTES, is_closed=True))
+    tables.files(tables.open("groups")).compact(SmallFiles(None, 2, CLOSED_FILE_BYTES, is_closed=True))
     assert len(DeltaTable(tables.table("groups")).file_uris()) == 1
     assert spark.read.format("delta").load(tables.table("groups")).count() == 2
     checkpoint = next_checkpoint(spark, str(tmp_path / name / "checkpoints"), Lease.acquire(tables), tables)

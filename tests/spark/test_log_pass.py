@@ -12,8 +12,8 @@ from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
 from offsetstream.stream.records import Part
 from offsetstream.tables.names import RECORD_TABLES
-from offsetstream.tables.task_rows import task_writers
 from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.write import task_writers
 from testkit.tables import new_tables
 from tests.spark.log import NO_HISTORY, PARTITIONS, frame, random_log
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from offsetstream.tables.matching import DELETED, merge_on_driver
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.matching import merge_on_driver
+from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.write import TableWriter

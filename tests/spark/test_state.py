@@ -18,8 +18,8 @@ from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.records import Part, batch_size, collect, with_value_offsets
 from offsetstream.stream.state import StateTables
 from offsetstream.tables import size
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.size import Size
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

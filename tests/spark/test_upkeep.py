@@ -25,10 +25,9 @@ from offsetstream.stream.lifecycle.live import Turns
 from offsetstream.tables.files import CLOSED_FILE_BYTES, SmallFiles
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.files import PathFiles
-from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.store import Snapshot
+from offsetstream.tables.small_tables import append_rows, read_rows
+from offsetstream.tables.store import Snapshot, Store
 from offsetstream.tables.transaction import BatchId, app_id
 from offsetstream.tables.write import TableWriter
 from testkit.simulated_job import SimulatedJob, contents, hurry
@@ -116,9 +115,9 @@ def test_a_stream_of_the_history_sees_each_row_once(
     assert seen == Counter(range(8))
 
 
-def compact_unless_late(table: Snapshot, crowd: SmallFiles) -> None:
+def compact_unless_late(tables: Store, table: Snapshot, crowd: SmallFiles) -> None:
     with suppress(ConflictError):
-        table.files.compact(crowd)
+        tables.files(table).compact(crowd)
 
 
 def test_no_batch_waits_for_a_compaction(
@@ -143,7 +142,7 @@ def test_a_late_compaction_doubles_no_row(spark: SparkSession, tables: PathStore
     append_commits(tables, range(6))
     crowd = SmallFiles(today(), 6, CLOSED_FILE_BYTES, is_closed=True)
     opened = [tables.open(COMMITS) for _ in range(2)]
-    threads = [threading.Thread(target=compact_unless_late, args=(each, crowd)) for each in opened]
+    threads = [threading.Thread(target=compact_unless_late, args=(tables, each, crowd)) for each in opened]
     for thread in threads:
         thread.start()
     append_commits(tables, range(6, 9))  # at the same time

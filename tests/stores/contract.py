@@ -32,16 +32,14 @@ from offsetstream.errors import (
 from offsetstream.operations.journal import HOLD, Journal
 from offsetstream.operations.plan import Change, Plan
 from offsetstream.tables.catalog_store import CatalogStore
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.create import create_tables
-from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
+from offsetstream.tables.matching import merge_on_driver
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import append_rows
-from offsetstream.tables.schema import OPERATIONS, all_schemas, load_schema
-from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.schema import DELETED, OPERATIONS, all_schemas, load_schema
+from offsetstream.tables.small_tables import append_rows, insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
-from offsetstream.tables.store import EVERY_ROW, Snapshot, Store, Transaction
-from offsetstream.tables.transaction import BatchId, app_id
+from offsetstream.tables.store import EVERY_ROW, Merge, Snapshot, Store, Transaction
+from offsetstream.tables.transaction import BatchId, again_on_conflict, app_id
 from offsetstream.tables.write import append_from_tasks
 from testkit.merge_model import source_table
 from testkit.task_rows import from_tasks
@@ -107,7 +105,7 @@ def set_property(store: Store, name: str, key: str, value: str) -> None:
 
 def sql_of(store: Store, name: str, clause: str) -> None:
     assert isinstance(store, CatalogStore)
-    store.spark.sql(f"ALTER TABLE {store.table(name)} {clause}")
+    store.tables.spark.sql(f"ALTER TABLE {store.sql_name(name)} {clause}")
 
 
 def add_note(store: Store) -> None:
@@ -505,7 +503,7 @@ def test_rows_of_tasks_do_not_replace_what_was_written_meanwhile(store: Store) -
 def test_small_files_are_found_and_dead_ones_kept_for_their_time(store: Store) -> None:
     for number in range(3):
         append_rows(store, COMMITS, history(number), BatchId(1, number))
-    files = store.open(COMMITS).files
+    files = store.files(store.open(COMMITS))
     (crowd,) = files.small_files()
     assert (crowd.day, crowd.files, crowd.is_closed) == (today(), 3, False)
     files.clear()
@@ -517,10 +515,10 @@ def test_a_day_of_a_history_is_compacted(store: Store) -> None:
     for number in range(3):
         append_rows(store, COMMITS, history(number), BatchId(1, number))
     before = read_rows(store.open(COMMITS))
-    (crowd,) = store.open(COMMITS).files.small_files()
-    store.open(COMMITS).files.compact(crowd)
+    (crowd,) = store.files(store.open(COMMITS)).small_files()
+    store.files(store.open(COMMITS)).compact(crowd)
     table = store.open(COMMITS)
-    assert table.files.small_files() == []
+    assert store.files(table).small_files() == []
     assert sorted(read_rows(table), key=str) == sorted(before, key=str)
     assert table.transaction_version(app_id(COMMITS)) == BatchId(1, 2).version
-    assert table.files.lost() == []
+    assert store.files(table).lost() == []

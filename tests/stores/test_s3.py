@@ -14,10 +14,10 @@ from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.stream.sampling.sampler import Rounds
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.location import store_at
-from offsetstream.tables.matching import Merge, merge_on_driver
-from offsetstream.tables.rows import append_rows
+from offsetstream.tables.matching import merge_on_driver
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import append_rows, read_rows
+from offsetstream.tables.store import Merge
 from offsetstream.tables.transaction import BatchId
 from testkit.merge_model import source_table
 from testkit.s3_server import Request, S3Server

@@ -22,15 +22,16 @@ from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.records import BatchSize, Records, Share, by_partition, is_commit
 from offsetstream.stream.state import StateTables
 from offsetstream.tables.filters import NO_FILTERS, Filters
-from offsetstream.tables.ledger import Log, Tally, count_between, count_uncounted, greatest_offsets, write_entries
+from offsetstream.tables.ledger import count_between, count_uncounted, greatest_offsets, write_entries
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, RECORD_TABLES, RECORDS, UNDECODABLE
 from offsetstream.tables.parallel import Step, in_parallel
-from offsetstream.tables.rows import append_rows, belongs_to, merge_rows, partition_numbers, with_history_columns
+from offsetstream.tables.rows import belongs_to, partition_numbers, with_history_columns
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.task_rows import task_writers
+from offsetstream.tables.small_tables import append_rows, read_rows
+from offsetstream.tables.tally import Log, Tally
 from offsetstream.tables.transaction import BatchId
-from offsetstream.tables.write import TableWriter
+from offsetstream.tables.write import TableWriter, task_writers
 
 
 class Sink:

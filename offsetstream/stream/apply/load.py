@@ -21,8 +21,8 @@ from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.records import Share
 from offsetstream.stream.settings import MAX_OFFSETS_AT_ONCE, LoadBy
 from offsetstream.tables.lease import requested_partitions
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import COMMITTED_OFFSETS, GROUPS, STATE_TABLES, UNDECODABLE
-from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import rows_per_partition
 from offsetstream.tables.sql import in_partitions

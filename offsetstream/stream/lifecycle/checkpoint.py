@@ -15,9 +15,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.embedded.hadoop import exists
 from offsetstream.errors import EnvironmentNotReadyError, StoreFaultError, first_line
+from offsetstream.settings.places import in_hadoop
 from offsetstream.spark.session import fast_checkpoint_writes
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import in_hadoop
 from offsetstream.tables.names import OFFSETS_PARTITIONS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import Store

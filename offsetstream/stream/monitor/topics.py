@@ -12,10 +12,9 @@ from offsetstream.cluster.answers import TopicDescription
 from offsetstream.cluster.client import Cluster, deletes_records
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.errors import ClusterError, DoubledRowsError, UnreachableError
-from offsetstream.tables.matching import DELETED
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import ASSIGNMENTS, TOPICS
-from offsetstream.tables.rows import merge_rows
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.small_tables import overwrite_rows, read_rows
 from offsetstream.tables.store import Store
 from offsetstream.tables.transaction import BatchId

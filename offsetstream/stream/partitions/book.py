@@ -15,7 +15,7 @@ from offsetstream.stream.partitions.clocks import Clocks, HistoryClaims, Mark, M
 from offsetstream.stream.partitions.coordinators import AppliedEpochs, Coordinators
 from offsetstream.stream.partitions.rows import LogIds, PartitionEvents, PartitionRow, PartitionRows
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.ledger import Log, delete_entries, greatest_offsets
+from offsetstream.tables.ledger import delete_entries, greatest_offsets
 from offsetstream.tables.names import (
     CELL_TABLES,
     DECODED_LOGS,
@@ -33,6 +33,7 @@ from offsetstream.tables.names import (
 from offsetstream.tables.placement import RECORDS
 from offsetstream.tables.small_tables import clear_rows, first_offsets, overwrite_rows
 from offsetstream.tables.store import Store
+from offsetstream.tables.tally import Log
 from offsetstream.tables.transaction import BatchId, batch_versions, last_checkpoint_id
 
 _LOADED = {OFFSETS_PARTITIONS, *STATE_TABLES, *RECORD_TABLES}

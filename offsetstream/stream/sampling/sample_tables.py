@@ -16,13 +16,11 @@ import pyarrow.compute as pc
 from offsetstream.cluster.log_ends import TopicPartitionKey
 from offsetstream.cluster.rights import OFFSETS_TOPIC
 from offsetstream.stream.sampling.sample_book import AT_LEAST_EVERY, Tail
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.names import ASSIGNMENTS, COMMITTED_OFFSETS, END_OFFSETS, TOPIC_PARTITIONS
-from offsetstream.tables.rows import append_to
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import overwrite, read_rows
+from offsetstream.tables.small_tables import append_to, overwrite, read_rows
 from offsetstream.tables.store import Snapshot, Store, Transaction
-from offsetstream.tables.transaction import BatchId, transaction_of
+from offsetstream.tables.transaction import BatchId, again_on_conflict, transaction_of
 
 Rows = list[dict[str, Any]]
 _OFFSETS = "SELECT DISTINCT topic, partition, committed_offset FROM rows WHERE committed_offset >= 0"

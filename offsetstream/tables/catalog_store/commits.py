@@ -16,11 +16,12 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from offsetstream.tables.sql import quoted
 from offsetstream.tables.store import Transaction
 
 CHANGES, APPENDS = "offsetstream/changes", "offsetstream/appends"
@@ -181,3 +182,26 @@ def copied_session(spark: SparkSession) -> SparkSession:
         if spark.conf.isModifiable(name) and session.conf.get(name, None) != value:
             session.conf.set(name, value)
     return session
+
+
+@dataclass(frozen=True)
+class CatalogTables:
+    """The tables of a catalog's schema as a Spark session reads and writes them; `place` is catalog and schema.
+
+    `sizes`: by table, a version and its bytes. `committed`: in a job, by table, the state in which it left it.
+    """
+
+    place: tuple[str, str]
+    spark: SparkSession
+    writers: WriterSessions
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    committed: dict[str, TableState] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name as catalog.schema."""
+        return ".".join(self.place)
+
+    def table(self, name: str) -> str:
+        """Return the table's quoted name in SQL."""
+        return ".".join(map(quoted, (*self.place, name)))

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 from offsetstream.tables.catalog_store.commits import copied_session
 from offsetstream.tables.catalog_store.errors import translated_errors
+from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 from offsetstream.tables.files import (
     CurrentFiles,
     SmallFiles,
@@ -19,9 +19,6 @@ from offsetstream.tables.files import (
     small_files_of,
 )
 from offsetstream.tables.schema import HISTORY_DAY
-
-if TYPE_CHECKING:
-    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot
 
 _DAY = re.compile(rf"/{HISTORY_DAY}=(\d{{4}}-\d\d-\d\d)/")
 # Spark's default would start thousands of tasks to list one folder.
@@ -45,7 +42,7 @@ class CatalogFiles(TableFiles):
     def compact(self, crowd: SmallFiles) -> None:
         """Compact the files with OPTIMIZE."""
         where = "" if crowd.day is None else f"WHERE {HISTORY_DAY} = DATE '{crowd.day}'"
-        session = copied_session(self._table.store.spark)
+        session = copied_session(self._table.tables.spark)
         for setting in ("minFileSize", "maxFileSize"):
             session.conf.set(f"spark.databricks.delta.optimize.{setting}", str(crowd.target_bytes))
         with translated_errors(self._table.where, "compact"):
@@ -73,7 +70,7 @@ class CatalogFiles(TableFiles):
         return []
 
     def _vacuum(self, how: str) -> list[str]:
-        session = copied_session(self._table.store.spark)
+        session = copied_session(self._table.tables.spark)
         session.conf.set(_LISTING, "4")
         with translated_errors(self._table.where, "clean up"):
             return [row["path"] for row in session.sql(f"VACUUM {self._table.table} {how}").collect()]

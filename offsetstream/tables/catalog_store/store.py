@@ -4,33 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsetstream.errors import UsageError
+from offsetstream.tables.schema import TableSchema
 from offsetstream.tables.sql import quoted
-from offsetstream.tables.store import Store
+from offsetstream.tables.store import Snapshot, SparkTables, Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from offsetstream.tables.catalog_store.commits import TableState, WriterSession, WriterSessions
-    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot, CatalogSource, CatalogSpark
-    from offsetstream.tables.schema import TableSchema
+    from offsetstream.tables.catalog_store.commits import CatalogTables
+    from offsetstream.tables.catalog_store.files import CatalogFiles
+    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot, CatalogSource
     from offsetstream.tables.task_rows import PackingWriter
-    from offsetstream.tables.transaction import BatchId
 
 
 @dataclass(frozen=True)
 class CatalogStore(Store):
-    """One cluster's tables in the `schema` of a `catalog`; the Spark `session` reads and writes them."""
+    """One cluster's tables in the `schema` of a `catalog`; a Spark session reads and writes them (`read_by`)."""
 
     catalog: str
     schema: str
-    session: SparkSession | None = None
-    sessions: WriterSessions | None = None
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)  # by table: version, and bytes then
-    committed: dict[str, TableState] | None = field(default=None, compare=False)  # in a job: by table, as it left it
+    _tables: CatalogTables | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -44,19 +40,19 @@ class CatalogStore(Store):
 
     def read_by(self, spark: SparkSession) -> CatalogStore:
         """Return the same tables with this session."""
-        from offsetstream.tables.catalog_store.commits import WriterSessions  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.commits import CatalogTables, WriterSessions  # noqa: PLC0415 - of PySpark
 
-        return replace(self, session=spark, sessions=WriterSessions(spark))
+        return replace(self, _tables=CatalogTables((self.catalog, self.schema), spark, WriterSessions(spark)))
 
     @property
-    def spark(self) -> SparkSession:
-        """The session; UsageError if there is none."""
-        if self.session is None:
+    def tables(self) -> CatalogTables:
+        """The tables in the session; UsageError if there is none."""
+        if self._tables is None:
             raise UsageError(
                 f"{self.name} is a schema of a catalog, which only Spark reads: query its tables in Spark SQL, such as "
                 f"{self.name}.groups, or name their folder with --tables (DESCRIBE DETAIL shows it)"
             )
-        return self.session
+        return self._tables
 
     @property
     def check_seconds(self) -> float:
@@ -68,33 +64,23 @@ class CatalogStore(Store):
 
         Only its next write shows another's commit.
         """
-        return replace(self, committed={})
-
-    def writer_session(self, name: str, kind: str) -> WriterSession:
-        """Return a session for commits of a kind to a table only, since the stamp of a commit is a session setting."""
-        assert self.spark and self.sessions  # noqa: S101 - both are set together
-        return self.sessions.of(name, kind)
-
-    def table(self, name: str) -> str:
-        """Return the table's quoted name in SQL."""
-        return ".".join(map(quoted, (self.catalog, self.schema, name)))
+        return replace(self, _tables=replace(self.tables, committed={}))
 
     def sql_name(self, name: str) -> str:
-        """Return the table's name."""
-        return self.table(name)
+        """Return the table's quoted name."""
+        return ".".join(map(quoted, (self.catalog, self.schema, name)))
 
     def create(self, schema: TableSchema, properties: Mapping[str, str]) -> None:
         """Create a table, and the catalog's schema if it is missing."""
-        from offsetstream.tables.catalog_store.create import create_table  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.snapshot import create_table  # noqa: PLC0415 - imports PySpark
 
-        create_table(self, schema, properties)
+        create_table(self.tables, schema, properties)
 
     def open(self, name: str) -> CatalogSnapshot:
         """Open the table at its current version; NoTableError if it does not exist."""
         from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot  # noqa: PLC0415 - imports PySpark
 
-        assert self.spark  # noqa: S101 - raises UsageError without a session
-        return CatalogSnapshot(self, name)
+        return CatalogSnapshot(self.tables, name)
 
     def source(self, name: str) -> CatalogSource:
         """Open the table at its current version for DuckDB; NoTableError if it does not exist."""
@@ -102,14 +88,38 @@ class CatalogStore(Store):
 
         return CatalogSource(self.open(name))
 
+    def files(self, table: Snapshot) -> CatalogFiles:
+        """Return the files of an opened table, as far as SQL shows them."""
+        from offsetstream.tables.catalog_store.files import CatalogFiles  # noqa: PLC0415 - imports PySpark
+        from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot  # noqa: PLC0415 - likewise
+
+        assert isinstance(table, CatalogSnapshot)  # noqa: S101 - of this store
+        return CatalogFiles(table)
+
     def in_spark(self, spark: SparkSession) -> CatalogSpark:
         """Return the tables for Spark."""
-        from offsetstream.tables.catalog_store.snapshot import CatalogSpark  # noqa: PLC0415 - imports PySpark
+        return CatalogSpark(self, spark)
 
-        return CatalogSpark(self if self.session is spark else self.read_by(spark))
-
-    def task_writer(self, name: str, batch: BatchId, day: date) -> PackingWriter:
+    def task_writer(self, name: str, signature: Mapping[str, Any]) -> PackingWriter:
         """Return a writer that packs the rows: only Spark may write to a catalog."""
         from offsetstream.tables.task_rows import PackingWriter  # noqa: PLC0415 - no look-up needs it
 
-        return PackingWriter(name, batch, day)
+        return PackingWriter(name, signature)
+
+
+class CatalogSpark(SparkTables):
+    """The tables of a catalog store for a Spark session."""
+
+    def __init__(self, store: CatalogStore, spark: SparkSession) -> None:
+        self._store = store
+        self._spark = spark
+
+    def require_reachable(self) -> None:
+        """Do nothing: the session has already read the lease."""
+
+    def frame(self, name: str) -> DataFrame:
+        """Return the table's current rows."""
+        from offsetstream.tables.catalog_store.errors import translated_errors  # noqa: PLC0415 - imports PySpark
+
+        with translated_errors(f"{self._store.name}.{name}"):
+            return self._spark.table(self._store.sql_name(name))

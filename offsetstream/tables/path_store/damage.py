@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from deltalake.exceptions import DeltaError
 
-from offsetstream.errors import TablesError, first_line
-from offsetstream.tables.damage import Damage, TableFolder
+from offsetstream.errors import TablesError, first_line, one_line
+from offsetstream.settings.places import is_remote
+from offsetstream.tables.files import Damage, TableFolder
 from offsetstream.tables.lookup import open_connection
 from offsetstream.tables.path_store.data_file import file_system
-from offsetstream.tables.path_store.errors import is_remote, reason
 from offsetstream.tables.rows import conform
 from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 
@@ -51,8 +51,8 @@ class PathFolder(TableFolder):
     """The files of a table in a folder. `forget` is called when the table was set aside."""
 
     def __init__(self, root: str, name: str, forget: Callable[[], None] = lambda: None) -> None:
+        self.root, self.name = root, name
         self._files = file_system(root)
-        self._name = name
         self._forget = forget
         self._where = f"{root}/{name}"
         self._aside = f"{ASIDE}/{name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
@@ -94,7 +94,7 @@ class PathFolder(TableFolder):
         for file in sorted(files, key=lambda file: (not file.startswith("_delta_log/"), file)):
             self._move_aside(file)
         with suppress(OSError, NotImplementedError):  # object stores have no folders
-            self._files.delete_dir(self._name)
+            self._files.delete_dir(self.name)
         self._forget()
         return self._aside
 
@@ -106,7 +106,7 @@ class PathFolder(TableFolder):
     def _files_aside(self) -> list[str]:
         selector = pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True)
         found = [each.path for each in self._files.get_file_info(selector) if each.is_file]
-        return [path for path in found if path.startswith(f"{ASIDE}/{self._name}-")]
+        return [path for path in found if path.startswith(f"{ASIDE}/{self.name}-")]
 
     def salvaged(self, schema: TableSchema) -> Iterator[pa.Table]:
         """Return each row once; rows that retention or compaction removed recently may be among them."""
@@ -225,7 +225,7 @@ class PathFolder(TableFolder):
         except (pa.ArrowException, OSError, ValueError) as error:
             if os.strerror(errno.EACCES) in str(error):
                 raise
-            return f"cannot be read ({reason(error)})"
+            return f"cannot be read ({one_line(error)})"
         return None
 
     def _read(self, file: str) -> bytes:
@@ -239,14 +239,14 @@ class PathFolder(TableFolder):
         selector = pafs.FileSelector(place, recursive=True, allow_not_found=True)
         with self._translated_errors():
             found = self._files.get_file_info(selector)
-        return [each.path.removeprefix(f"{self._name}/") for each in found if each.is_file]
+        return [each.path.removeprefix(f"{self.name}/") for each in found if each.is_file]
 
     def _move_aside(self, file: str) -> None:
         with suppress(FileNotFoundError):  # that is the damage
             self._files.move(self._path(file), f"{self._aside}/{file}")
 
     def _path(self, file: str) -> str:
-        return f"{self._name}/{file}"
+        return f"{self.name}/{file}"
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -254,7 +254,7 @@ class PathFolder(TableFolder):
         try:
             yield
         except (DeltaError, OSError) as error:
-            raise TablesError(f"cannot read the table {self._where}: {reason(error)}") from error
+            raise TablesError(f"cannot read the table {self._where}: {one_line(error)}") from error
 
 
 def _bad_disk(error: OSError) -> str:
@@ -277,7 +277,7 @@ def _read_by_delta_rs(table: DeltaTable) -> str | None:
         for _ in QueryBuilder().register("rows", table).execute("SELECT * FROM rows"):
             pass
     except Exception as error:  # delta-rs has no class for these
-        return f"cannot be read ({reason(error)})"
+        return f"cannot be read ({one_line(error)})"
     return None
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -20,38 +21,44 @@ from deltalake.fs import DeltaStorageHandler
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.rows import with_constant_columns
-from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY, is_history
+from offsetstream.tables.schema import HISTORY_DAY, SKIPPED_BY
 from offsetstream.tables.task_rows import TaskWriter
-from offsetstream.tables.transaction import BatchId
-
-if TYPE_CHECKING:
-    from offsetstream.tables.path_store.snapshot import PathSnapshot
-
 
 _TEXTS = (pa.string(), pa.binary())
 PART_BYTES = 32 << 20  # of rows that are read, or written as a row group, at once
 
 
-def rows_of_file(
-    table: PathSnapshot, path: str, columns: Sequence[str] = (), constants: Mapping[str, Any] | None = None
-) -> Iterator[pa.Table]:
-    """Yield the rows of a file, part by part: a row may have megabytes, and a row group may have a million rows.
+@dataclass(frozen=True)
+class FileReader:
+    """Reads single files of a table as it was opened: of the place `where`, with the columns `schema`.
 
-    `path`: as in the log. `columns`: only these; else all of the table, which are null if the file lacks them.
-    `constants`: columns that only the log has.
+    `reading` translates errors.
     """
-    stored, given = table.arrow, constants or {}
-    schema = pa.schema([stored.field(name) for name in columns]) if columns else stored
-    with table.reading(), file_system(table.where).open_input_file(unquote(path)) as opened:
-        # Spark writes times as INT96, which Arrow would read as nanoseconds: these end in 2262.
-        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
-        # Some writers also store the partition columns in the files.
-        own = [name for name in file.schema_arrow.names if name in schema.names and name not in given]
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            rows = max(1, PART_BYTES * group.num_rows // max(1, group.total_byte_size))
-            for batch in file.iter_batches(rows, row_groups=[number], columns=own, use_threads=False):
-                yield with_all_columns(with_constant_columns(pa.Table.from_batches([batch]), given), schema)
+
+    where: str
+    schema: pa.Schema
+    reading: Callable[[], AbstractContextManager[None]]
+
+    def rows(
+        self, path: str, columns: Sequence[str] = (), constants: Mapping[str, Any] | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a file, part by part: a row may have megabytes, and a row group may have a million rows.
+
+        `path`: as in the log. `columns`: only these; else all of the table, which are null if the file lacks them.
+        `constants`: columns that only the log has.
+        """
+        given = constants or {}
+        schema = pa.schema([self.schema.field(name) for name in columns]) if columns else self.schema
+        with self.reading(), file_system(self.where).open_input_file(unquote(path)) as opened:
+            # Spark writes times as INT96, which Arrow would read as nanoseconds: these end in 2262.
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+            # Some writers also store the partition columns in the files.
+            own = [name for name in file.schema_arrow.names if name in schema.names and name not in given]
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                rows = max(1, PART_BYTES * group.num_rows // max(1, group.total_byte_size))
+                for batch in file.iter_batches(rows, row_groups=[number], columns=own, use_threads=False):
+                    yield with_all_columns(with_constant_columns(pa.Table.from_batches([batch]), given), schema)
 
 
 @dataclass
@@ -121,11 +128,11 @@ def _bound(value: int | datetime, *, up: bool = False) -> int | str:
 
 
 class FileWriter(TaskWriter):
-    """Writes the rows to one file, for a history in the partition of `day`."""
+    """Writes the rows to one file, for a history in the partition of the signature's day."""
 
-    def __init__(self, folder: str, name: str, batch: BatchId, day: date) -> None:
-        super().__init__(name, batch, day)
-        self._file = DataFile(folder, day if is_history(name) else None)
+    def __init__(self, folder: str, name: str, signature: Mapping[str, Any]) -> None:
+        super().__init__(name, signature)
+        self._file = DataFile(folder, self._signature.get(HISTORY_DAY))
 
     def _put(self, rows: pa.Table) -> list[bytes]:
         self._file.write(rows)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ import pyarrow.fs as pafs
 
 from offsetstream.errors import ConflictError, TablesError
 from offsetstream.in_parts import in_parts
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.files import (
     CurrentFiles,
     NewFile,
@@ -26,15 +25,12 @@ from offsetstream.tables.files import (
     compaction_order,
     small_files_of,
 )
-from offsetstream.tables.path_store.data_file import PART_BYTES, DataFile, file_system, rows_of_file
+from offsetstream.tables.path_store.data_file import PART_BYTES, DataFile, file_system
 from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.features import has_deletion_vectors, refuse_features
-from offsetstream.tables.path_store.writes import exchange
+from offsetstream.tables.path_store.snapshot import PathSnapshot, exchange
 from offsetstream.tables.schema import HISTORY_DAY
-
-if TYPE_CHECKING:
-    from offsetstream.tables.path_store.snapshot import PathSnapshot
-
+from offsetstream.tables.transaction import again_on_conflict
 
 _VERSION, _VERSION_CHECKSUM = re.compile(r"\d{20}\.json"), re.compile(r"\d{20}\.crc")
 _CHECKSUM = re.compile(r"\.(.+)\.crc")  # written by Hadoop's local file system
@@ -156,7 +152,7 @@ def _bins(files: Iterator[_Small], target: int) -> Iterator[list[_Small]]:
 def _write(table: PathSnapshot, files: list[_Small], day: date | None) -> NewFile | None:
     new, waiting, size = DataFile(table.where, day), list[pa.Table](), 0
     constants = {} if day is None else {HISTORY_DAY: day}
-    for rows in (part for file in files for part in rows_of_file(table, file.path, constants=constants)):
+    for rows in (part for file in files for part in table.reader.rows(file.path, constants=constants)):
         waiting.append(rows)
         size += rows.nbytes
         if size >= PART_BYTES:

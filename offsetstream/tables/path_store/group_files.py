@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from offsetstream.coordinator.reduction import GROUP
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
-from offsetstream.tables.path_store.data_file import DataFile, rows_of_file
+from offsetstream.tables.path_store.data_file import DataFile, FileReader
 from offsetstream.tables.size import Size
 
-if TYPE_CHECKING:
-    from offsetstream.tables.path_store.snapshot import PathSnapshot
-
+At = tuple[str, int]  # a table's id and version
 Hashes = npt.NDArray[np.uint64]
 HOT, COLD = "hot", "cold"  # beginnings of file names: after a restart, they say which groups changed lately
 _HOT_ROWS, _COLD_ROWS = 65_536, 4_096  # of a file, which may have more for the sake of its last group
@@ -88,7 +87,7 @@ class GroupFiles:
     """The files of one state table by group. One thread uses it at a time."""
 
     def __init__(self) -> None:
-        self._seen: tuple[str, int] | None = None  # the table's id and version
+        self._seen: At | None = None
         self._files: dict[int, StoredFile] = {}  # by number
         self._hashes, self._numbers = _nothing(), np.zeros(0, np.int32)  # sorted by hash
         self._unsorted: list[tuple[int, Hashes]] = []
@@ -98,18 +97,17 @@ class GroupFiles:
         # Rows of files that the next batch may need too, with their bytes, last used last.
         self._kept: dict[str, tuple[pa.Table, int]] = {}
 
-    def look(self, table: PathSnapshot) -> None:
+    def look(self, now: At, table: DeltaTable, reader: FileReader) -> None:
         """Learn of the files of this version of the table."""
-        now = table.table_id, table.version
         if now == self._seen:
             return
-        actions = pa.table(table.delta.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+        actions = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
         paths = {each["path"]: each["size_bytes"] for each in actions}
         self._drop(number for number, file in self._files.items() if file.path not in paths)
         known = {file.path for file in self._files.values()}
         for path in paths.keys() - known:
             found, rows = _nothing(), 0
-            for part in rows_of_file(table, path, GROUP):
+            for part in reader.rows(path, GROUP):
                 found, rows = np.union1d(found, hashes_of(part)), rows + part.num_rows
             self._add(StoredFile(path, paths[path], rows), found)
         self._sort_in()
@@ -126,18 +124,18 @@ class GroupFiles:
         return [self._files[number] for number in sorted(numbers) if number in self._files]
 
     def rows(
-        self, table: PathSnapshot, files: Iterable[StoredFile], columns: Sequence[str] = ()
+        self, reader: FileReader, files: Iterable[StoredFile], columns: Sequence[str] = ()
     ) -> Iterator[tuple[StoredFile, pa.Table]]:
         """Yield the rows of files, part by part; all columns, or those in `columns`."""
         for file in files:
             if file.path not in self._kept and file.size > _WHOLE_BYTES:
-                for part in rows_of_file(table, file.path, columns):
+                for part in reader.rows(file.path, columns):
                     yield file, part
                 continue
             if file.path in self._kept:  # perhaps before somebody added a column
-                rows = with_all_columns(self._kept.pop(file.path)[0], table.arrow)
+                rows = with_all_columns(self._kept.pop(file.path)[0], reader.schema)
             else:
-                rows = pa.concat_tables([table.arrow.empty_table(), *rows_of_file(table, file.path)])
+                rows = pa.concat_tables([reader.schema.empty_table(), *reader.rows(file.path)])
             self._keep(file, rows)
             yield file, rows.select(list(columns)) if columns else rows
 
@@ -181,9 +179,9 @@ class GroupFiles:
         new.close()
         return new
 
-    def exchanged(self, table: PathSnapshot, gone: Collection[StoredFile], new: FilesOfGroups, before: int) -> None:
+    def exchanged(self, now: At, gone: Collection[StoredFile], new: FilesOfGroups, before: int) -> None:
         """Note the commit that removed some files and added new ones, if it followed the version `before`."""
-        if table.version != before + 1:
+        if now[1] != before + 1:
             return  # the next look finds the files of the commits between
         paths = {file.path for file in gone}
         self._drop(number for number, file in self._files.items() if file.path in paths)
@@ -194,7 +192,7 @@ class GroupFiles:
                 self._keep(file, each.kept)
         if len(self._unsorted) > _UNSORTED:
             self._sort_in()
-        self._seen = table.table_id, table.version
+        self._seen = now
 
     @property
     def _row_count(self) -> int:

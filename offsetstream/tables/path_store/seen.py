@@ -18,8 +18,9 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from offsetstream.errors import ConflictError, NoTableError, OlderCopyError, StoreFaultError, TablesError
+from offsetstream.settings.places import is_remote
 from offsetstream.tables.names import JOB_LEASE
-from offsetstream.tables.path_store.errors import is_remote, translated_errors
+from offsetstream.tables.path_store.errors import translated_errors
 from offsetstream.tables.path_store.group_files import GroupFiles
 from offsetstream.tables.store import Transaction
 

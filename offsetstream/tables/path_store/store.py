@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable, QueryBuilder
 
-from offsetstream.tables.path_store.errors import is_remote, translated_errors
-from offsetstream.tables.schema import HISTORY_DAY
+from offsetstream.errors import EnvironmentNotReadyError, TablesError
+from offsetstream.settings.places import in_hadoop, is_remote
+from offsetstream.tables.names import JOB_LEASE
+from offsetstream.tables.path_store.errors import translated_errors
+from offsetstream.tables.schema import HISTORY_DAY, TableSchema
 from offsetstream.tables.sql import quoted
-from offsetstream.tables.store import Snapshot, Source, Store
+from offsetstream.tables.store import Snapshot, Source, SparkTables, Store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from offsetstream.tables.path_store.damage import PathFolder
     from offsetstream.tables.path_store.data_file import FileWriter
+    from offsetstream.tables.path_store.files import PathFiles
     from offsetstream.tables.path_store.seen import SeenTables
     from offsetstream.tables.path_store.snapshot import PathSnapshot
-    from offsetstream.tables.path_store.spark import PathSpark
-    from offsetstream.tables.schema import TableSchema
-    from offsetstream.tables.transaction import BatchId
 
 _DAY = f"TRY_CAST(regexp_extract(filename, '/{HISTORY_DAY}=([^/]+)/[^/]+$', 1) AS DATE) AS {HISTORY_DAY}"
 _GLOB = re.compile(r"[*?\[]")
@@ -84,21 +84,25 @@ class PathStore(Store):
 
     def sql_name(self, name: str) -> str:
         """Return the table's path as a name in Spark SQL."""
-        from offsetstream.tables.location import in_hadoop  # noqa: PLC0415 - avoids a circular import
-
         return f"delta.{quoted(in_hadoop(self.table(name)))}"
 
     def in_spark(self, spark: SparkSession) -> PathSpark:
         """Return the tables for Spark."""
-        from offsetstream.tables.path_store.spark import PathSpark  # noqa: PLC0415 - only Spark users need it
-
         return PathSpark(self, spark)
 
-    def task_writer(self, name: str, batch: BatchId, day: date) -> FileWriter:
+    def task_writer(self, name: str, signature: Mapping[str, Any]) -> FileWriter:
         """Return a writer of a file of the table."""
         from offsetstream.tables.path_store.data_file import FileWriter  # noqa: PLC0415 - no look-up needs it
 
-        return FileWriter(self.table(name), name, batch, day)
+        return FileWriter(self.table(name), name, signature)
+
+    def files(self, table: Snapshot) -> PathFiles:
+        """Return the files of an opened table."""
+        from offsetstream.tables.path_store.files import PathFiles  # noqa: PLC0415 - no look-up needs it
+        from offsetstream.tables.path_store.snapshot import PathSnapshot  # noqa: PLC0415 - likewise
+
+        assert isinstance(table, PathSnapshot)  # noqa: S101 - of this store
+        return PathFiles(table)
 
     def folder(self, name: str) -> PathFolder:
         """Return the table's files for repair."""
@@ -186,3 +190,47 @@ def _in_utc(rows: DuckDBPyRelation) -> DuckDBPyRelation:
         return rows
     zoned = ", ".join(f"timezone('UTC', {quoted(name)}) AS {quoted(name)}" for name in bare)
     return rows.project(f"* REPLACE ({zoned})")
+
+
+_OTHER_STORE = (
+    "Spark finds another table at {place} than the driver, or none: configure the same store for both, for Spark with "
+    "--conf spark.hadoop.fs... and for the driver in the environment"
+)
+
+
+class PathSpark(SparkTables):
+    """The tables of a path store for a Spark session."""
+
+    def __init__(self, store: PathStore, spark: SparkSession) -> None:
+        self._store = store
+        self._spark = spark
+        self._known: set[str] = set()
+
+    def require_reachable(self) -> None:
+        """Raise EnvironmentNotReadyError if Hadoop cannot reach the tables that delta-rs has created."""
+        from offsetstream.embedded.hadoop import exists  # noqa: PLC0415 - of Spark's JVM
+
+        place = in_hadoop(self._store.table(JOB_LEASE))
+        if not exists(self._spark.sparkContext, f"{place}/_delta_log"):
+            raise EnvironmentNotReadyError(_OTHER_STORE.format(place=place))
+
+    def frame(self, name: str) -> DataFrame:
+        """Return the table's current rows; TablesError if Spark finds another table in this place."""
+        place = in_hadoop(self._store.table(name))
+        if name not in self._known:
+            self._require_same(name, place)
+            self._known.add(name)
+        return self._spark.read.format("delta").load(place)
+
+    def _require_same(self, name: str, place: str) -> None:
+        from delta.tables import DeltaTable as DeltaOfSpark  # noqa: PLC0415 - only Spark users have it
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+
+        message = _OTHER_STORE.format(place=place)
+        try:
+            # Not with SQL, which would query the session's catalog before the path.
+            found = DeltaOfSpark.forPath(self._spark, place).detail().select("id").head()
+        except PySparkException as error:
+            raise TablesError(message) from error
+        if found is None or found["id"] != self._store.open(name).table_id:
+            raise TablesError(message)

@@ -16,9 +16,8 @@ from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.group_history.decoding import Span, decoded_changes
-from offsetstream.tables.derived import cell_of
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
-from offsetstream.tables.rows import flat_rows
+from offsetstream.tables.rows import cell_of, flat_rows
 from testkit.changes_model import expected_changes
 from testkit.examples import examples
 from tests.conformance.histories import History

@@ -18,7 +18,7 @@ from databricks.bundles.volumes import Volume
 from offsetstream.cli.submitted import maintain_tables, materialize_offsets
 from offsetstream.cli.verify import verify
 from offsetstream.cluster.properties import librdkafka_config, read_properties, spark_options
-from offsetstream.tables.location import in_hadoop, parse_checkpoint
+from offsetstream.settings.places import in_hadoop, parse_checkpoint
 from tests.unit.databricks.bundle import ROOT, bundle, clashes, deployed, files, references, resolved, resources
 
 CLASSES: dict[str, type[Any]] = {"jobs": Job, "schemas": Schema, "volumes": Volume, "dashboards": Dashboard}

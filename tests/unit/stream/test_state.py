@@ -15,10 +15,9 @@ from offsetstream.codec.batches import LogRecord
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.rows import Cell
 from offsetstream.stream.state import GroupKey, StateTables, derived_tables, offsets_only_groups
-from offsetstream.tables.derived import rows_of_group
 from offsetstream.tables.names import DERIVED_TABLES
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import Rows, decode_on_driver, from_rows
+from offsetstream.tables.rows import Rows, decode_on_driver, from_rows, rows_of_group
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId

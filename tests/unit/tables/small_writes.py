@@ -13,16 +13,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.cluster.answers import TopicDescription
 from offsetstream.stream.monitor.topics import TopicBook
-from offsetstream.tables.conflict import again_on_conflict
 from offsetstream.tables.lease import Lease, note_history_kept_from, request_reload, request_stop
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.path_store import PathStore, snapshot
 from offsetstream.tables.retention import thin_history
-from offsetstream.tables.rows import append_rows, merge_rows
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import insert_rows, overwrite_rows, read_rows
+from offsetstream.tables.small_tables import append_rows, insert_rows, overwrite_rows, read_rows
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import Store
-from offsetstream.tables.transaction import BatchId, is_done, transaction_of
+from offsetstream.tables.transaction import BatchId, again_on_conflict, is_done, transaction_of
 from offsetstream.tables.write import append_from_tasks
 from testkit.task_rows import from_tasks
 
@@ -116,7 +115,7 @@ def _merge_log(number: int) -> Write:
 def _compact(name: str) -> Write:
     @again_on_conflict
     def compact(tables: PathStore) -> None:
-        files = tables.open(name).files
+        files = tables.files(tables.open(name))
         for crowd in files.small_files():
             files.compact(crowd)
 

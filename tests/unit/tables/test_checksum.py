@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from offsetstream.tables import checksum
-from offsetstream.tables.checksum import row_hashes
+from offsetstream.tables import tally
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.tally import row_hashes
 
 COMMITS = load_schema("offset_commits")
 UNDECODABLE = load_schema("undecodable_records")
@@ -60,10 +60,10 @@ def test_checksum_does_not_depend_on_order_or_batches(monkeypatch: pytest.Monkey
     assert row_hashes(pieces, UNDECODABLE).tolist() == whole.tolist()
     assert row_hashes(rows.slice(3, 4), UNDECODABLE).tolist() == whole[3:7].tolist()
     assert row_hashes(rows.take(list(range(7, -1, -1))), UNDECODABLE).tolist() == whole[::-1].tolist()
-    checksum._powers.cache_clear()
-    monkeypatch.setattr(checksum, "_SLICE_BYTES", 5000)
+    tally._powers.cache_clear()
+    monkeypatch.setattr(tally, "_SLICE_BYTES", 5000)
     assert row_hashes(rows, UNDECODABLE).tolist() == whole.tolist()
-    checksum._powers.cache_clear()
+    tally._powers.cache_clear()
 
 
 def test_checksum_of_no_rows() -> None:

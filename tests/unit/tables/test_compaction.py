@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from offsetstream.errors import TablesError
 from offsetstream.tables.files import CLOSED_FILE_BYTES, OPEN_FILE_BYTES, SmallFiles, StoredFiles
 from offsetstream.tables.lease import Lease
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import END_OFFSETS
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import append_rows, merge_rows
 from offsetstream.tables.schema import all_schemas, load_schema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import append_rows, read_rows
 from offsetstream.tables.transaction import BatchId, app_id
 from testkit.tables import append_rows as append_any
 from testkit.waiting import today
@@ -35,11 +35,11 @@ def keep_nothing(tables: PathStore) -> None:
 
 
 def found(tables: PathStore, name: str) -> list[SmallFiles]:
-    return tables.open(name).files.small_files()
+    return tables.files(tables.open(name)).small_files()
 
 
 def stored(tables: PathStore, name: str, **how: Any) -> StoredFiles:
-    return tables.open(name).files.stored(**how)
+    return tables.files(tables.open(name)).stored(**how)
 
 
 def test_small_files_are_counted_by_day_and_closed_days_come_last(tables: PathStore) -> None:
@@ -95,7 +95,7 @@ def test_transactions_survive_the_deletion_of_old_log_files(tables: PathStore) -
         table.alter.set_table_properties({"delta.checkpointInterval": "100"})  # a version without a transaction
         table.create_checkpoint()
         sleep(0.01)  # the log files must be older than the retention of 0
-        tables.open(name).files.clear()
+        tables.files(tables.open(name)).clear()
         now = stored(tables, name)
         assert (now.files, now.log_files < 12) == (len(DeltaTable(tables.table(name)).file_uris()), True)
     for name in ("offset_commits", "committed_offsets"):
@@ -128,7 +128,7 @@ def test_checksums_of_deleted_files_are_deleted(tables: PathStore) -> None:
     gone = [folder / ".part-0.parquet.crc", log / f".{7:020}.json.crc"]
     for path in kept + gone:
         path.write_bytes(b"crc")
-    tables.open("groups").files.clear()
+    tables.files(tables.open("groups")).clear()
     assert [path.name for path in kept if not path.exists()] == []
     assert [path.name for path in gone if path.exists()] == []
     assert DeltaTable(tables.table("groups")).count() == 1
@@ -140,14 +140,14 @@ def test_checksums_of_deleted_log_files_are_deleted(tables: PathStore) -> None:
     (log / f"{0:020}.crc").write_bytes(b"{}")
     DeltaTable(tables.table("groups")).create_checkpoint()
     sleep(0.01)
-    tables.open("groups").files.clear()
+    tables.files(tables.open("groups")).clear()
     assert sorted(path.name for path in log.glob("*.crc")) == []
     assert DeltaTable(tables.table("groups")).count() == 0
 
 
 def test_files_that_cannot_be_listed_raise_tables_error(tables: PathStore) -> None:
     """The job maintains its tables between batches, and such an error must not end it."""
-    files = tables.open("groups").files
+    files = tables.files(tables.open("groups"))
     shutil.rmtree(tables.table("groups"))
     for question in (files.clear, files.removable, files.stored, files.lost):
         with pytest.raises(TablesError):
@@ -160,7 +160,7 @@ def test_samples_are_found_by_time_after_compaction(tables: PathStore) -> None:
     for at in times:
         append_any(Path(tables.root), END_OFFSETS, [{"topic": "t", "sampled_at": at, "written_day": at.date()}])
     (crowd,) = found(tables, END_OFFSETS)
-    tables.open(END_OFFSETS).files.compact(crowd)
+    tables.files(tables.open(END_OFFSETS)).compact(crowd)
     (file,) = pa.table(tables.open(END_OFFSETS).delta.get_add_actions(flatten=True)).to_pylist()
     least, most = file["min.sampled_at"], file["max.sampled_at"]
     assert (least.isoformat(), most.isoformat()) == (

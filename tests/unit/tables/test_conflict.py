@@ -17,9 +17,8 @@ from deltalake.exceptions import CommitFailedError
 from offsetstream.errors import ConflictError, LeaseError
 from offsetstream.tables.lease import Lease
 from offsetstream.tables.path_store import PathStore, snapshot
-from offsetstream.tables.rows import append_rows
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.small_tables import append_rows, read_rows
 from offsetstream.tables.transaction import BatchId
 from testkit.tables import snapshot_at
 from tests.unit.tables.small_writes import WRITES, Between, SmallWrite

@@ -10,13 +10,15 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import DamagedTableError
-from offsetstream.tables import rows as arrow_rows
-from offsetstream.tables.damage import damage_in, require_whole_logs
-from offsetstream.tables.ledger import Tally, write_entries
+from offsetstream.tables.damage import require_whole_logs
+from offsetstream.tables.ledger import write_entries
+from offsetstream.tables.location import damage_in
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.names import COMMITS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
+from offsetstream.tables.small_tables import append_rows
+from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify.ledger import ledger_differences
 from testkit.damage import OF_FILES, OF_LOG, cut_checkpoint, data_files, empty_last_entry, lose_entries
@@ -45,7 +47,7 @@ def write(tables: PathStore, number: int) -> None:
     unsigned = pa.Table.from_pylist(rows, schema=SCHEMA.arrow).drop_columns(
         ["checkpoint_id", "batch_id", "written_day"]
     )
-    written = arrow_rows.append_rows(tables, COMMITS, unsigned, batch)
+    written = append_rows(tables, COMMITS, unsigned, batch)
     assert written is not None
     tally.add(written)
     write_entries(tables, {COMMITS: tally.entries}, batch)

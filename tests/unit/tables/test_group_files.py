@@ -15,12 +15,12 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from offsetstream.errors import ConflictError
-from offsetstream.tables.matching import Merge, merge_on_driver
+from offsetstream.tables.matching import merge_on_driver, read_groups
 from offsetstream.tables.path_store import PathStore, group_files
 from offsetstream.tables.path_store.group_files import hashes_of
-from offsetstream.tables.rows import read_groups
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
+from offsetstream.tables.store import Merge
 from offsetstream.tables.transaction import BatchId
 from testkit.merge_model import MergeModel, Row, in_order, random_steps, source_table
 

@@ -8,8 +8,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from offsetstream.tables.joins import Join, all_joins
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import Join, all_joins, load_schema
 from testkit.group_world import GroupWorld
 from testkit.night import FIXTURE
 from testkit.tables import write_tables

@@ -4,9 +4,10 @@ import pyarrow as pa
 import pytest
 
 from offsetstream.errors import UsageError
+from offsetstream.settings.places import in_hadoop, parse_checkpoint, parse_tables
 from offsetstream.tables.create import create_tables
 from offsetstream.tables.lease import Lease
-from offsetstream.tables.location import in_hadoop, parse_checkpoint, parse_tables, store_at
+from offsetstream.tables.location import store_at
 from offsetstream.tables.lookup import Lookup
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
@@ -78,7 +79,7 @@ def test_a_table_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     lease.heartbeat()
     append_rows(Path(tables.name), "groups", [{"offsets_partition": 1, "group_id": name}])
     assert list(Lookup(tables).rows("groups", ["group_id"])) == [{"group_id": name}]
-    files = tables.open("groups").files
+    files = tables.files(tables.open("groups"))
     assert (files.lost(), files.stored().files) == ([], 1)
     columns = [column for column in load_schema("offset_commits").arrow if column.name not in SIGNATURE]
     rows = pa.Table.from_pylist([{"offsets_partition": 1, "record_offset": 5}], pa.schema(columns))

@@ -12,11 +12,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.errors import ConflictError, DoubledRowsError
 from offsetstream.stream.lifecycle.checkpoint import Checkpoint
-from offsetstream.tables.matching import DELETED, Merge, merge_on_driver
+from offsetstream.tables.matching import merge_on_driver
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.schema import load_schema
+from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.small_tables import read_rows
-from offsetstream.tables.store import EVERY_ROW
+from offsetstream.tables.store import EVERY_ROW, Merge
 from offsetstream.tables.transaction import BatchId, transaction_of
 from testkit.merge_model import HOSTILE, MergeModel, Row, in_order, random_steps, source_table
 

@@ -24,7 +24,7 @@ from offsetstream.errors import TablesError
 from offsetstream.tables.files import CLOSED_FILE_BYTES, NewFile, SmallFiles
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.data_file import DataFile
-from offsetstream.tables.path_store.writes import append_written, replace_by_written
+from offsetstream.tables.path_store.snapshot import append_written, replace_by_written
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.store import EVERY_ROW
@@ -59,7 +59,7 @@ def written(tables: PathStore, rows: pa.Table) -> list[NewFile]:
 
 
 def compact(tables: PathStore, name: str = GROUPS) -> None:
-    files = tables.open(name).files
+    files = tables.files(tables.open(name))
     files.compact(SmallFiles(None, files.present().files, CLOSED_FILE_BYTES, is_closed=True))
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import offsetstream
 from offsetstream.errors import ConflictError, OlderCopyError
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import DECODED_LOGS, JOB_LEASE
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions
@@ -39,21 +39,21 @@ def test_compaction_keeps_all_rows(store: Store) -> None:
         merge_log(number)
     add_column(store, DECODED_LOGS, "note")  # existing files lack it
     before = read_rows(store.open(DECODED_LOGS))
-    files, late = (store.open(DECODED_LOGS).files for _ in range(2))
+    files, late = (store.files(store.open(DECODED_LOGS)) for _ in range(2))
     (crowd,) = files.small_files()
     merge_log(9)
     files.compact(crowd)
-    assert store.open(DECODED_LOGS).files.stored(without=files.removable()).files <= 5
+    assert store.files(store.open(DECODED_LOGS)).stored(without=files.removable()).files <= 5
     now = read_rows(store.open(DECODED_LOGS))
     new = read_rows(store.open(DECODED_LOGS), in_partitions([9]))
     assert sorted(now, key=str) == sorted([*before, *new], key=str)
     assert len(now) == 4
-    (left,) = store.open(DECODED_LOGS).files.small_files()
+    (left,) = store.files(store.open(DECODED_LOGS)).small_files()
     assert left.files == 2
     with pytest.raises(ConflictError):
         late.compact(crowd)
-    store.open(DECODED_LOGS).files.compact(left)
-    assert (store.open(DECODED_LOGS).files.small_files(), len(read_rows(store.open(DECODED_LOGS)))) == ([], 4)
+    store.files(store.open(DECODED_LOGS)).compact(left)
+    assert (store.files(store.open(DECODED_LOGS)).small_files(), len(read_rows(store.open(DECODED_LOGS)))) == ([], 4)
 
 
 def test_a_job_notices_an_older_copy_in_a_tables_place(store: Store, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsetstream.errors import TablesError
-from offsetstream.tables.path_store.errors import reason, translated_errors
+from offsetstream.errors import TablesError, one_line
+from offsetstream.tables.path_store.errors import translated_errors
 
 COLOURED = "Kernel error -> Generic S3 error\n     \x1b[31m↳\x1b[0m Error performing PUT\n   \x1b[31m↳\x1b[0m refused\n"
 ANSWERED = (
@@ -15,9 +15,9 @@ ANSWERED = (
 
 
 def test_the_reason_is_one_short_line() -> None:
-    assert reason(OSError(COLOURED)) == "Kernel error -> Generic S3 error: Error performing PUT: refused"
-    assert reason(OSError(ANSWERED)) == "NoSuchBucket: It does not exist"
-    assert len(reason(OSError("many words " * 100))) <= 400
+    assert one_line(OSError(COLOURED)) == "Kernel error -> Generic S3 error: Error performing PUT: refused"
+    assert one_line(OSError(ANSWERED)) == "NoSuchBucket: It does not exist"
+    assert len(one_line(OSError("many words " * 100))) <= 400
 
 
 def test_errors_of_an_object_store_are_explained_but_not_those_of_a_disk() -> None:

@@ -31,7 +31,7 @@ def main(root: str, kind: str) -> None:
         writers = [pool.submit(_write, tables, name, ended, in_memory=kind == "memory") for name in _TABLES]
         try:
             for _ in range(_LISTINGS):
-                tables.open(_TABLES[0]).files.stored()
+                tables.files(tables.open(_TABLES[0])).stored()
         finally:
             ended.set()
     for writer in writers:

@@ -12,9 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from offsetstream.tables import ledger
-from offsetstream.tables import rows as arrow_rows
 from offsetstream.tables.ledger import (
-    Tally,
     apply_notes,
     count_uncounted,
     delete_entries,
@@ -23,13 +21,15 @@ from offsetstream.tables.ledger import (
     sum_up_days,
     write_entries,
 )
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import COMMITS, LEDGER, RECORD_TABLES
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.path_store.snapshot import PathSnapshot
 from offsetstream.tables.retention import thin_history
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.small_tables import overwrite_rows, read_rows
+from offsetstream.tables.small_tables import append_rows, overwrite_rows, read_rows
 from offsetstream.tables.store import Snapshot
+from offsetstream.tables.tally import Tally
 from offsetstream.tables.transaction import BatchId
 from offsetstream.verify import ledger as verify_ledger
 from offsetstream.verify.difference import ROWS
@@ -56,7 +56,7 @@ def commits(partition: int, offsets: Iterable[int], log_id: int = 0) -> pa.Table
 
 
 def append(tables: PathStore, rows: pa.Table, batch: BatchId) -> Tally:
-    tally, written = Tally(COMMITS), arrow_rows.append_rows(tables, COMMITS, rows.drop_columns(SIGNED), batch)
+    tally, written = Tally(COMMITS), append_rows(tables, COMMITS, rows.drop_columns(SIGNED), batch)
     if written is not None:
         tally.add(written)
     return tally
@@ -300,9 +300,9 @@ def written(tables: PathStore) -> PathStore:
     overwrite_rows(tables, "offsets_partitions", [{"offsets_partition": n, "log_id": 0} for n in range(3)], BATCH)
     commits = [{"offsets_partition": n, "log_id": 0, "group_id": "g", "topic": "t", "partition": n} for n in range(3)]
     history = [{**row, "record_offset": offset} for row in commits for offset in (4, 5, 7)]
-    arrow_rows.append_rows(tables, "offset_commits", rows_of("offset_commits", *history).drop_columns(SIGNED), BATCH)
+    append_rows(tables, "offset_commits", rows_of("offset_commits", *history).drop_columns(SIGNED), BATCH)
     last = rows_of("committed_offsets", *({**row, "record_offset": 7} for row in commits))
-    arrow_rows.merge_rows(tables, "committed_offsets", last, BATCH)
+    merge_rows(tables, "committed_offsets", last, BATCH)
     return tables
 
 
@@ -342,7 +342,5 @@ def test_doubled_history_records_are_found(written: PathStore, monkeypatch: pyte
 
 def test_the_same_offset_of_another_log_is_another_record(written: PathStore) -> None:
     record = {"offsets_partition": 0, "log_id": 1, "record_offset": 4, "record_timestamp": datetime.now(UTC)}
-    arrow_rows.append_rows(
-        written, "offset_commits", rows_of("offset_commits", record).drop_columns(SIGNED), BatchId(1, 1)
-    )
+    append_rows(written, "offset_commits", rows_of("offset_commits", record).drop_columns(SIGNED), BatchId(1, 1))
     assert doubled_rows(written) == []

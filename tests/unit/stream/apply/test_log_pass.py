@@ -168,7 +168,7 @@ def test_bytes_count_the_text_columns() -> None:
 
 
 def history(tables: PathStore, batch: BatchId, written: dict[int, int]) -> HistoryTarget:
-    writers = {table: tables.task_writer(table, batch, DAY) for table in RECORD_TABLES}
+    writers = {table: tables.task_writer(table, batch.signature(DAY)) for table in RECORD_TABLES}
     return HistoryTarget(writers, LOG_IDS, dict.fromkeys(RECORD_TABLES, written), is_decoded=True)
 
 
@@ -203,7 +203,7 @@ def test_new_records_go_to_files_and_those_of_groups_to_spark_too(tables: PathSt
 
 def test_without_a_history_only_undecodable_records_are_written(tables: PathStore) -> None:
     log = random_log(2, 25)
-    writers = {UNDECODABLE: tables.task_writer(UNDECODABLE, BatchId(1, 0), DAY)}
+    writers = {UNDECODABLE: tables.task_writer(UNDECODABLE, BatchId(1, 0).signature(DAY))}
     passed = list(reduce_log(batches(log, [7]), HistoryTarget(writers, LOG_IDS, {}, is_decoded=False), PARTITIONS))
     assert {row["kind"] for each in passed for row in each.to_pylist()} == {"cell", "report"}
     assert made(passed, UNDECODABLE).count == len([record for record in log if record_table(record) == UNDECODABLE]) > 0

@@ -13,9 +13,9 @@ from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.stream.partitions.book import PartitionBook, is_ledger_lost, repair_lost_tables
 from offsetstream.tables.create import create_again, create_tables
 from offsetstream.tables.ledger import count_uncounted, last_offsets
+from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import COMMITS, COMMITTED_OFFSETS, DECODED_LOGS, DECODED_TABLES, LEDGER, OWNED, UNLOADED
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.rows import merge_rows
 from offsetstream.tables.schema import all_schemas, load_schema
 from offsetstream.tables.small_tables import insert_rows, read_rows
 from offsetstream.tables.transaction import BatchId, last_checkpoint_id
