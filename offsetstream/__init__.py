@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
         if not extra:
             raise
         from offsetstream.errors import MissingPackageError  # noqa: PLC0415 - rarely used
-        from offsetstream.settings.databricks import is_databricks  # noqa: PLC0415 - rarely used
+        from offsetstream.settings.places import is_databricks  # noqa: PLC0415 - rarely used
 
         extra = "databricks" if extra == "spark" and is_databricks() else extra
         raise MissingPackageError((error.name or "").partition(".")[0], extra) from None

@@ -3,10 +3,9 @@
 import pytest
 
 from offsetstream.stream.apply import log_pass
-from offsetstream.tables import size
 
 
 def exceed_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no more than one row fit the driver, and tasks bring none with their reports."""
-    monkeypatch.setattr(size, "SMALL_ROWS", 1)
+    monkeypatch.setattr("offsetstream.tables.rows.SMALL_ROWS", 1)
     monkeypatch.setattr(log_pass, "_COLLECTED_BYTES", 0)

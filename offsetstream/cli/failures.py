@@ -25,7 +25,7 @@ from offsetstream.errors import (
     text_of,
     text_with_cause,
 )
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 
 # The extra that installs a package (pyproject.toml). _SUFFICES: the extra for a command that needs more than one.
 _EXTRAS = {

@@ -15,7 +15,7 @@ from offsetstream.cli.text import ParamType
 from offsetstream.errors import UsageError
 from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 from offsetstream.settings.schema import Setting, Settings, settings_of
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.location import store_at

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 
 _STDOUT, _STDERR = 1, 2
 _exit_codes: list[int] = []  # of the program, once it ends

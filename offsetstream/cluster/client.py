@@ -75,10 +75,10 @@ class Cluster(Connection):
         partitions = self._topic(topic).partitions
         return {number: found.leader if found.leader >= 0 else None for number, found in partitions.items()}
 
-    def leader_addresses(self, topic: str = OFFSETS_TOPIC) -> dict[int, tuple[str, int] | None]:
+    def leader_addresses(self) -> dict[int, tuple[str, int] | None]:
         """Return host and port of each partition's leader, None without one."""
-        partitions = self._topic(topic).partitions
-        brokers = self._ask("the brokers", lambda: self._metadata(topic)).brokers
+        partitions = self._topic(OFFSETS_TOPIC).partitions
+        brokers = self._ask("the brokers", lambda: self._metadata(OFFSETS_TOPIC)).brokers
         addresses = {number: (broker.host, broker.port) for number, broker in brokers.items()}
         return {number: addresses.get(found.leader) for number, found in partitions.items()}
 
@@ -202,9 +202,9 @@ class Cluster(Connection):
         }
         return ends, failure
 
-    def latest_record(self, topic: str = OFFSETS_TOPIC) -> RecordPlace:
-        """Return the record of the topic with the largest timestamp."""
-        places = [(topic, number) for number in self.topic_partitions(topic)]
+    def latest_record(self) -> RecordPlace:
+        """Return the record of the offsets topic with the largest timestamp."""
+        places = [(OFFSETS_TOPIC, number) for number in self.topic_partitions()]
         isolation = IsolationLevel.READ_UNCOMMITTED
         found, error = self._ask_offsets(places, OffsetSpec.max_timestamp(), isolation, TIMEOUT)
         if error:
@@ -212,9 +212,9 @@ class Cluster(Connection):
         (_, number), latest = max(found.items(), key=lambda each: each[1].timestamp)
         return RecordPlace(number, latest.offset, latest.timestamp)
 
-    def topic_settings(self, topic: str = OFFSETS_TOPIC) -> dict[str, str | None]:
-        """Return the settings of the topic. Raises UnauthorisedError without DESCRIBE_CONFIGS on it."""
-        return self._config(ResourceType.TOPIC, topic, Right("DESCRIBE_CONFIGS", "topic", topic))
+    def topic_settings(self) -> dict[str, str | None]:
+        """Return the settings of the offsets topic. Raises UnauthorisedError without DESCRIBE_CONFIGS on it."""
+        return self._config(ResourceType.TOPIC, OFFSETS_TOPIC, Right("DESCRIBE_CONFIGS", "topic", OFFSETS_TOPIC))
 
     def coordinator_kind(self) -> Coordinator:
         """Return which group coordinator the brokers run: `new` (Java, the default since 4.0) or `classic`.

@@ -23,7 +23,7 @@ from offsetstream.cluster.properties import java_system_properties
 from offsetstream.embedded.artifacts import resolve
 from offsetstream.embedded.jvm import DEFAULT_VERSION, java_gateway
 from offsetstream.errors import ClusterError, EnvironmentNotReadyError, UnauthorisedError, UnreachableError
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 
 LIBRARIES = (f"org.apache.kafka:kafka-clients:{DEFAULT_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
 # More libraries that the client needs for OAUTHBEARER.

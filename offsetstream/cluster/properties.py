@@ -17,7 +17,7 @@ import javaproperties
 from offsetstream.cluster.login import CLIENT_HANDLER, MSK_IAM, sasl_config
 from offsetstream.cluster.stores import own_certificate, trusted_certificates
 from offsetstream.errors import UsageError
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _UNCHANGED = ("client.id", "client.dns.lookup")

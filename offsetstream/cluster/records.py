@@ -181,16 +181,16 @@ class LogRecord:
 
 
 def read_log(
-    bootstrap_server: str, properties: Mapping[str, str], partitions: Collection[int], timeout: float = TIMEOUT
+    bootstrap_server: str, properties: Mapping[str, str], partitions: Collection[int]
 ) -> Iterator[list[LogRecord]]:
     """Yield all committed records of offsets partitions, from start to end, in order for each partition.
 
-    Raises UnreachableError if no record arrives for `timeout` seconds.
+    Raises UnreachableError if no record arrives for `TIMEOUT` seconds.
     """
     settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "error"}
     with consuming(bootstrap_server, properties, settings) as consumer:
         consumer.assign([TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions])
-        remaining, deadline = set(partitions), time.monotonic() + timeout
+        remaining, deadline = set(partitions), time.monotonic() + TIMEOUT
         while remaining:
             if time.monotonic() > deadline:
                 raise UnreachableError(
@@ -198,7 +198,7 @@ def read_log(
                 )
             messages = [each for each in consumer.consume(_LOG_MESSAGES, _LOG_POLL_SECONDS) if _is_record_or_end(each)]
             if any(each.partition() in remaining for each in messages):
-                deadline = time.monotonic() + timeout
+                deadline = time.monotonic() + TIMEOUT
             remaining -= {each.partition() for each in messages if each.error() is not None}
             yield [
                 LogRecord(each.partition(), each.offset(), each.timestamp()[1], each.key(), each.value())

@@ -115,7 +115,7 @@ def _read_number(cursor: Cursor, dtype: str, where: Bools | None, default: int) 
     return values
 
 
-def read_int16(cursor: Cursor, where: Bools | None = None, default: int = 0) -> Numbers:
+def read_int16(cursor: Cursor, where: Bools | None = None) -> Numbers:
     """Read an INT16 from each record, byte by byte: much faster than an unaligned gather."""
     start = cursor.advance(2 if where is None else where * np.int64(2))
     start = np.minimum(start, len(cursor.data) - 2)
@@ -123,7 +123,7 @@ def read_int16(cursor: Cursor, where: Bools | None = None, default: int = 0) -> 
     values <<= 8
     values |= cursor.data[1:][start]
     if where is not None:
-        np.copyto(values, default, where=~where)
+        np.copyto(values, 0, where=~where)
     return values
 
 

@@ -72,7 +72,7 @@ _COMMIT_FIELDS = {
     "topic_id": "topicId",
 }
 _NULL_AT_MINUS_ONE = ("leader_epoch", "expire_timestamp_ms")
-_OFFSET_COMMIT_TYPES = (0, 1)
+COMMIT_KEY_TYPES = (0, 1)
 _VALUE_VERSIONS = range(5)  # of offset commits
 _EXPIRES, _HAS_EPOCH, _FLEXIBLE = 1, 3, 4
 _NONE = -1
@@ -152,7 +152,7 @@ class _Batch:
         unknown = self.typed & ~_KNOWN[self.key_type.view(np.uint16)]
         self.findings.add_by_number(unknown, self.key_type, lambda key_type: f"unknown key type {key_type}")
         self.key.fail(unknown.nonzero()[0], EXCLUDED)
-        has_commit_type = self.key.ok & (self.key_type >= 0) & (self.key_type <= max(_OFFSET_COMMIT_TYPES))
+        has_commit_type = self.key.ok & (self.key_type >= 0) & (self.key_type <= max(COMMIT_KEY_TYPES))
         self.read_key = _read_keys(self.key, has_commit_type)
         self.findings.add_cursor(self.key, "key")
         self.key_read: Bools = self.key.ok

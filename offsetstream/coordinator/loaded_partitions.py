@@ -25,12 +25,11 @@ class OffsetConfig:
     """Kafka's OffsetConfig, with the names of the broker settings. Sizes are bytes, times milliseconds.
 
     `offset_metadata_max_bytes` is a limit of UTF-16 code units, despite its name (reference 4.9). A load buffer that is
-    too small grows, as in a broker. Compression, timeout and acks are for whoever appends the records.
+    too small grows, as in a broker. Timeout and acks are for whoever appends the records.
     """
 
     offsets_topic_num_partitions: int = 50
     offsets_load_buffer_size: int = 5 * 1024 * 1024
-    offsets_topic_compression_type: str = "none"
     offsets_commit_timeout_ms: int = 5000
     offsets_commit_required_acks: int = -1
     offset_metadata_max_bytes: int = 4096

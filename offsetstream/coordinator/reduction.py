@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-COMMIT_KEY_TYPES = (0, 1)
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES
+
 # The records whose tombstone removes a group: classic, consumer, share, streams (reference 5.5, 5.7).
 GROUP_KEY_TYPES = (2, 3, 11, 17)
 GROUP = ("offsets_partition", "group_id")

@@ -82,7 +82,6 @@ class Cell:
 
     key_type: int
     key: dict[str, Any]
-    value_version: int
     value: dict[str, Any]
     record_offset: int
     record_timestamp_ms: int | None

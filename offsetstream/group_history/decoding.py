@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The columns of a row, and the order of rows: the state before a span, then its records, then the state at its end.
 ORDER = ("offsets_partition", "log_id", "group_id", "is_final", "record_offset")
-COLUMNS = (*ORDER, "key_type", "key_json", "value_version", "value_json", "record_timestamp")
+COLUMNS = (*ORDER, "key_type", "key_json", "value_json", "record_timestamp")
 # Conditions of `within`.
 IN_SPAN = "record_offset >= {start} AND record_offset < {end}"
 BEFORE_SPAN = "record_offset < {start}"

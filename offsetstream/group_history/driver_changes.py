@@ -21,12 +21,11 @@ from offsetstream.group_history.decoding import (
 )
 from offsetstream.tables.matching import RowKeys, read_groups, rows_with_keys
 from offsetstream.tables.names import GROUP_CELLS, RECORDS
-from offsetstream.tables.parallel import in_parallel
-from offsetstream.tables.rows import belongs_to, joined, partition_numbers
+from offsetstream.tables.rows import Size, belongs_to, joined, partition_numbers
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.size import Size
 from offsetstream.tables.small_tables import append_rows
 from offsetstream.tables.store import Store
+from offsetstream.tables.transaction import in_parallel
 
 _LOG_ORDER = [(name, "ascending") for name in ("offsets_partition", "log_id", "record_offset")]
 STORED = tuple(name for name in COLUMNS if name != "is_final")

@@ -1,13 +1,13 @@
-"""Places that a user names: a folder, the URI of a store that Spark and delta-rs reach, or catalog.schema."""
+"""Places: a folder, the URI of a store that Spark and delta-rs reach, catalog.schema, and where this process runs."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
 
 from offsetstream.errors import UsageError
-from offsetstream.settings.databricks import is_databricks
 from offsetstream.settings.kinds import CATALOG
 
 LOCAL, _DBFS = "file://", "dbfs:/"
@@ -97,3 +97,8 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_databricks() -> bool:
+    """Tell whether this process runs in Databricks' runtime, which sets the variable."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ

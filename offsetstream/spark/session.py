@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from offsetstream.errors import EnvironmentNotReadyError
-from offsetstream.settings.databricks import is_databricks
+from offsetstream.settings.places import is_databricks
 from offsetstream.spark.settings import (
     CORES,
     HIDDEN_NAMES,
@@ -33,7 +33,6 @@ from offsetstream.spark.settings import (
     merged,
     wanted,
 )
-from offsetstream.tables.session_settings import current_settings, restore_settings, with_settings
 
 # The newest connectors for each minor version of PySpark. The token provider may be older, because some registries lack
 # it for 4.0.4 and 4.1.3. Spark 4.0 itself uses Kafka's clients 3.9.0, which have a known vulnerability
@@ -251,3 +250,35 @@ def fast_checkpoint_writes(spark: SparkSession, uri: str) -> AbstractContextMana
         return nullcontext()
     found = next((name for name in _CHECKPOINT_WRITERS if has_class(spark, name)), None)
     return nullcontext() if found is None else with_settings(spark, {_CHECKPOINT_WRITER: found})
+
+
+def bulk_writes(spark: SparkSession) -> AbstractContextManager[None]:
+    """Return a context without optimized writes and auto-compaction: the few large files of a load do not need them."""
+    names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
+    return with_settings(spark, dict.fromkeys(names, "false"))
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these settings in the session while the context runs."""
+    before = current_settings(spark, settings)
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        restore_settings(spark, before)
+
+
+def current_settings(spark: SparkSession, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the session's values of these settings; None for one that is not set."""
+    return {name: spark.conf.get(name, None) for name in names}
+
+
+def restore_settings(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    """Restore the values that `current_settings` returned."""
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

@@ -41,8 +41,7 @@ from offsetstream.stream.monitor.watch import TopicChangedError
 from offsetstream.stream.own_session import own_session
 from offsetstream.stream.settings import JobSettings
 from offsetstream.stream.stall import LEASE, StallWatch
-from offsetstream.tables.create import create_tables
-from offsetstream.tables.damage import HEALED_BY_JOB, require_whole_logs
+from offsetstream.tables.create import HEALED_BY_JOB, create_tables, require_whole_logs
 from offsetstream.tables.lease import Lease, take_lease
 from offsetstream.tables.location import damage_in
 from offsetstream.tables.names import JOB_LEASE

@@ -19,14 +19,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
-from offsetstream.codec.decoding import JSON_COLUMNS
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES, JSON_COLUMNS
 from offsetstream.codec.udf import DECODED_TYPE, decode_series
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import COMMITS, RECORDS
-from offsetstream.tables.rows import FIRST_MS, LAST_MS, by_table, supported_timestamps
-from offsetstream.tables.size import SMALL_BYTES, Size
+from offsetstream.tables.rows import FIRST_MS, LAST_MS, SMALL_BYTES, Size, by_table, supported_timestamps
 
 FILTERED = "is_filtered"
 # For decoded records that are used more than once: with its raw bytes, a record may have megabytes.

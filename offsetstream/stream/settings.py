@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from offsetstream.maintenance.settings import horizons
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.kinds import HOST, INTERVAL, MINUTES, PAIRS, REGEX, SECONDS
+from offsetstream.settings.places import parse_checkpoint, parse_tables
 from offsetstream.settings.schema import (
     BOOTSTRAP_SERVER,
     CLUSTER_VARIABLE,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_OFFSETS_AT_ONCE = 5_000_000  # of a load
 LoadBy = Literal["auto", "raw", "spark"]
-_MAX_BATCH_OFFSETS = 1_000_000  # what the driver applies at once, whatever the records are (tables/size.py)
+_MAX_BATCH_OFFSETS = 1_000_000  # what the driver applies at once, whatever the records are (tables/rows.py)
 LOG_FORMAT = Option("Log as text lines (UTC time, INFO, WARN or ERROR, message), or as one JSON object per line.")
 FORCE = Option(
     "Take over the tables from another job at once, without the usual minute of watching whether it still runs. If it "
@@ -48,14 +49,12 @@ class WriterSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from offsetstream.settings.places import parse_tables  # noqa: PLC0415 - slow
-
         object.__setattr__(self, "tables", parse_tables(self.tables))
 
     @property
     def store(self) -> Store:
         """Return the tables."""
-        from offsetstream.tables.location import store_at  # noqa: PLC0415 - slow
+        from offsetstream.tables.location import store_at  # noqa: PLC0415 - slow: delta-rs
 
         return store_at(self.tables)
 
@@ -190,9 +189,7 @@ class JobSettings(WriterSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Slow imports; only making settings needs them.
-        from offsetstream.cluster.properties import read_properties  # noqa: PLC0415
-        from offsetstream.settings.places import parse_checkpoint  # noqa: PLC0415
+        from offsetstream.cluster.properties import read_properties  # noqa: PLC0415 - only making settings needs it
 
         horizons(self.keep_history, datetime.now(UTC).date())
         self.convert("properties", PAIRS.read)

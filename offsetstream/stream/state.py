@@ -37,7 +37,6 @@ from offsetstream.tables.names import (
     GROUPS,
     STATE_TABLES,
 )
-from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.placement import uncertain_homes
 from offsetstream.tables.rows import (
     CELLS_RENAMED,
@@ -57,7 +56,7 @@ from offsetstream.tables.rows import (
 from offsetstream.tables.schema import DELETED, load_schema
 from offsetstream.tables.sql import in_partitions
 from offsetstream.tables.store import EVERY_ROW, Store
-from offsetstream.tables.transaction import BatchId, again_on_conflict, transaction_of
+from offsetstream.tables.transaction import BatchId, Step, again_on_conflict, in_parallel, transaction_of
 from offsetstream.tables.write import TableWriter
 
 GroupKey = tuple[int, str]  # offsets partition and group id
@@ -65,7 +64,7 @@ Derive = Callable[[GroupKey, list[Cell]], dict[str, Rows] | None]
 Placed = Callable[[pa.Table], pa.Table]
 EXISTS = "exists"
 _PLACE = "in_coordinator_partition"
-_CELL = (*GROUP, "key_type", "key_json", "value_version", "value_json", "record_offset", "record_timestamp")
+_CELL = (*GROUP, "key_type", "key_json", "value_json", "record_offset", "record_timestamp")
 # What one task of a load computes at once, beside the other tasks of its executor.
 _TASK_ROWS, _TASK_BYTES = 200_000, 32 << 20
 

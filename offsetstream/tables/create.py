@@ -1,4 +1,4 @@
-"""Create missing tables, and refuse tables of another cluster, schema or program."""
+"""Create missing tables, also after damage, and refuse tables of another cluster, schema or program."""
 
 from __future__ import annotations
 
@@ -8,13 +8,37 @@ from functools import partial
 
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.errors import DamagedTableError, TablesError
-from offsetstream.tables.names import OFFSETS_PARTITIONS
-from offsetstream.tables.parallel import in_parallel
+from offsetstream.tables.names import (
+    CLUSTER,
+    DECODED_LOGS,
+    DECODED_TABLES,
+    JOB_LEASE,
+    LEDGER,
+    OFFSETS_PARTITIONS,
+    STATE_TABLES,
+    TOPIC_PARTITIONS,
+)
 from offsetstream.tables.schema import SCHEMA_VERSION, TableSchema, all_schemas
 from offsetstream.tables.store import Snapshot, Store, require_version
+from offsetstream.tables.transaction import in_parallel
 
 CLUSTER_ID = "offsetstream.cluster_id"
 COORDINATOR = "offsetstream.coordinator"
+# Tables that the job can fill again: from the topic, from the history, or by a new look at the cluster.
+MADE_ANEW = frozenset(
+    {
+        *STATE_TABLES,
+        OFFSETS_PARTITIONS,
+        JOB_LEASE,
+        LEDGER,
+        *DECODED_TABLES,
+        DECODED_LOGS,
+        TOPIC_PARTITIONS,
+        CLUSTER,
+    }
+)
+# Without the ledger nobody can tell which rows a history lost before. So a person decides about it.
+HEALED_BY_JOB = MADE_ANEW - {LEDGER}
 
 
 def create_tables(
@@ -51,6 +75,17 @@ def create_again(tables: Store, names: Collection[str]) -> None:
                 create_tables(tables, table.properties[CLUSTER_ID], coordinator, names)
                 return
     raise TablesError(f"no table in {tables.name} can be opened, so the cluster that they belong to is not known")
+
+
+def require_whole_logs(store: Store) -> None:
+    """Raise DamagedTableError if the last entry of a log is empty, as a crash of the machine may leave it.
+
+    Readers take it for a commit that changes nothing. All other damage they notice.
+    """
+    for name in all_schemas():
+        folder = store.folder(name)
+        if folder is not None and (damage := folder.empty_entry()) is not None:
+            raise folder.error_of(damage)
 
 
 def require_cluster(tables: Store, cluster_id: str) -> None:

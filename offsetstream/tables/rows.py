@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from typing import Any, cast
@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES, decode_records
 from offsetstream.coordinator.groups import derive_group
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.coordinator.rows import PARTITION_COLUMNS, Assignments, Cell, Row
 from offsetstream.tables.names import (
     COMMITS,
@@ -33,6 +32,10 @@ from offsetstream.tables.schema import DELETED, ColumnSchema, TableSchema
 
 # Every engine that reads Delta supports these timestamps: the years 1 to 9999, in milliseconds since 1970.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+# What the driver processes at once: all limits are here.
+SMALL_ROWS = 1_200_000  # rows that remain of a log or batch after tasks have reduced them
+MAX_SMALL_ROWS = 16_384  # rows of a batch that the reading Spark job returns to the driver at once
+SMALL_BYTES = 128 << 20  # of keys, values and their JSON together
 _UTC = pa.timestamp("us", "UTC")
 
 
@@ -149,6 +152,28 @@ def _repeated(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array(values, type_)
 
 
+@dataclass(frozen=True)
+class Size:
+    """Number of rows, and the bytes of their keys, values and JSON."""
+
+    rows: int
+    bytes: int
+
+    @property
+    def fits_driver(self) -> bool:
+        """Whether the driver can process the rows at once."""
+        return self.portions == 1
+
+    @property
+    def portions(self) -> int:
+        """Into how many portions to divide the rows for the driver."""
+        return self.parts(SMALL_ROWS, SMALL_BYTES)
+
+    def parts(self, rows: int, bytes_: int) -> int:
+        """Return into how many parts to divide the rows, so that most have at most these rows and bytes."""
+        return max(1, -(-self.rows // rows), -(-self.bytes // bytes_))
+
+
 ROWS_AT_ONCE = 10_000
 _RECORDS_AT_ONCE = 64  # each may be a megabyte of JSON
 
@@ -241,7 +266,6 @@ def cell_of(row: Mapping[str, Any]) -> Cell:
     return Cell(
         key_type=row["key_type"],
         key=json.loads(row["key_json"])["data"],
-        value_version=row["value_version"],
         value=json.loads(row["value_json"])["data"],
         record_offset=row["record_offset"],
         record_timestamp_ms=row.get("record_timestamp_ms") if at is None else round(at.timestamp() * 1000),

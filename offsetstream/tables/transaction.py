@@ -1,4 +1,4 @@
-"""Repeatable writes, by Delta's application transactions: one per table and step (rule 8).
+"""Repeatable writes, by Delta's application transactions: one per table and step (rule 8); several at once.
 
 A write that lost against another commit, such as an OPTIMIZE, is tried again (`again_on_conflict`).
 
@@ -7,7 +7,9 @@ Spark's Delta skips a write whose app id and version the table already has. The 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -16,7 +18,6 @@ from typing import Any
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from offsetstream.errors import ConflictError, LeaseError
-from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.schema import HISTORY_DAY, all_schemas
 from offsetstream.tables.store import Snapshot, Store, Transaction
 
@@ -139,3 +140,33 @@ def transaction_of(table: Snapshot, batch: BatchId) -> Transaction:
     if last is not None and last >> 32 > batch.checkpoint_id:
         raise LeaseError(TAKEN_OVER)
     return Transaction(load_app_id(table.name), max(last or 0, batch.version) + 1)
+
+
+Step = Callable[[], object]
+
+
+def in_parallel(steps: Sequence[Step], in_thread: Callable[[Step], Step] = lambda step: step) -> None:
+    """Run the steps in parallel and wait for all. The first error is raised after all have ended.
+
+    `in_thread` wraps a step for its thread, as `pyspark.inheritable_thread_target` does.
+    """
+    if len(steps) < 2:  # noqa: PLR2004
+        for step in steps:
+            step()
+        return
+    with ThreadPoolExecutor(len(steps)) as pool:
+        futures = [pool.submit(in_thread(step)) for step in steps]
+    for future in futures:
+        future.result()
+
+
+@contextmanager
+def running_alongside(step: Step) -> Iterator[None]:
+    """Run the step in a thread while the context runs, then wait for it.
+
+    The step's error is raised, unless the context raised one itself.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(step)
+        yield
+    future.result()

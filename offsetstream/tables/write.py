@@ -13,11 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from offsetstream.tables.parallel import Step, in_parallel
-from offsetstream.tables.session_settings import with_settings
 from offsetstream.tables.store import Store, Transaction
 from offsetstream.tables.task_rows import TaskRows, TaskWriter
-from offsetstream.tables.transaction import BatchId, again_on_conflict, is_made, transaction_of
+from offsetstream.tables.transaction import BatchId, Step, again_on_conflict, in_parallel, is_made, transaction_of
 
 # Computes rows by table from the rows that a task has, in pieces.
 Compute = Callable[[Iterator[pa.RecordBatch]], Iterable[Mapping[str, pa.Table]]]
@@ -35,13 +33,6 @@ class TableWriter:
     def rows(self, table: str) -> DataFrame:
         """Return the table's current rows."""
         return self._in_spark.frame(table)
-
-    @contextmanager
-    def bulk(self) -> Iterator[None]:
-        """Turn off optimized writes and auto-compaction: the few large files of a load do not need them."""
-        names = ("spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled")
-        with with_settings(self.spark, dict.fromkeys(names, "false")):
-            yield
 
     @contextmanager
     def computed(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetstream.cluster.client import Cluster
-from offsetstream.tables.damage import MADE_ANEW
+from offsetstream.tables.create import MADE_ANEW
 from offsetstream.tables.files import Damage, TableFolder
 from offsetstream.tables.ledger import row_of
 from offsetstream.tables.names import (

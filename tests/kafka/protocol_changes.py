@@ -22,9 +22,8 @@ import pyarrow as pa
 from confluent_kafka import ConsumerGroupState, KafkaException
 
 from offsetstream.cluster.records import read_log
-from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES, decode_records
 from offsetstream.codec.lines import read_record_lines
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.group_history.decoding import Span, decoded_changes

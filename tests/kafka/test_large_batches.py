@@ -19,7 +19,7 @@ from offsetstream.stream.apply import batch
 from offsetstream.stream.apply.history import DecodedHistory
 from offsetstream.stream.partitions.book import PartitionBook
 from offsetstream.stream.state import StateTables
-from offsetstream.tables.size import MAX_SMALL_ROWS
+from offsetstream.tables.rows import MAX_SMALL_ROWS
 from testkit.garbage import produce
 from testkit.live_logs import joined
 from tests.reliability.checked_job import CheckedJob

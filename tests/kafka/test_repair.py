@@ -16,7 +16,7 @@ from offsetstream.demo.topics import create_topics
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
 from offsetstream.errors import DamagedTableError
-from offsetstream.tables.damage import HEALED_BY_JOB, MADE_ANEW
+from offsetstream.tables.create import HEALED_BY_JOB, MADE_ANEW
 from offsetstream.tables.names import COMMITS, LEDGER, RECORD_TABLES
 from offsetstream.tables.schema import all_schemas
 from offsetstream.tables.small_tables import read_rows

@@ -138,7 +138,6 @@ def _cell(record: Record) -> Cell:
     return Cell(
         key_type=record.key_type,
         key=record.key_json["data"],
-        value_version=record.value_json["version"],
         value=record.value_json["data"],
         record_offset=record.record_offset,
         record_timestamp_ms=record.timestamp_ms,

@@ -23,8 +23,8 @@ from offsetstream.tables import write
 from offsetstream.tables.filters import NO_FILTERS
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, OWNED
 from offsetstream.tables.path_store import PathStore
+from offsetstream.tables.rows import MAX_SMALL_ROWS
 from offsetstream.tables.schema import load_schema
-from offsetstream.tables.size import MAX_SMALL_ROWS
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter

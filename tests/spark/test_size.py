@@ -22,7 +22,7 @@ from offsetstream.stream.records import (
     without_filtered,
 )
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.size import SMALL_BYTES
+from offsetstream.tables.rows import SMALL_BYTES
 from tests.spark.log import PARTITIONS, decode
 
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -17,10 +17,9 @@ from offsetstream.stream import state
 from offsetstream.stream.apply.log_pass import pass_over
 from offsetstream.stream.records import Part, batch_size, collect, with_value_offsets
 from offsetstream.stream.state import StateTables
-from offsetstream.tables import size
 from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.path_store import PathStore
-from offsetstream.tables.size import Size
+from offsetstream.tables.rows import Size
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.transaction import BatchId
 from offsetstream.tables.write import TableWriter
@@ -74,7 +73,7 @@ def apply(writer: TableWriter, coordinator: Coordinator, records: Iterable[Recor
     decoded = with_value_offsets(decode(frame(writer.spark, records), PARTITIONS)).persist()
     state, collected = StateTables(writer.tables, coordinator, LOGS, {}), collect(decoded)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(size, "SMALL_ROWS", SMALL)
+        patch.setattr("offsetstream.tables.rows.SMALL_ROWS", SMALL)
         rows = decoded.drop("key", "value", "key_bytes")
         part = Part(lambda: rows, Size(collected.num_rows, collected.nbytes), None)
         state.apply(collected if way == "small" else part, batch, has_cells=batch_size(collected).has_cells)

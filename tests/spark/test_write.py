@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from offsetstream.errors import LeaseError
+from offsetstream.spark.session import bulk_writes
 from offsetstream.stream.lifecycle.checkpoint import Checkpoint
 from offsetstream.tables import write
-from offsetstream.tables.parallel import in_parallel
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import read_rows
 from offsetstream.tables.sql import in_partitions, sql_text
 from offsetstream.tables.task_rows import TaskRows
-from offsetstream.tables.transaction import BatchId, transaction_of
+from offsetstream.tables.transaction import BatchId, in_parallel, transaction_of
 from offsetstream.tables.write import TableWriter
 from testkit.task_rows import from_tasks
 from testkit.waiting import SECONDS
@@ -29,10 +29,10 @@ LOAD = BatchId(2, -1)
 OF_PARTITION_1 = "offsets_partition IN (1)"
 
 
-def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession, writer: TableWriter) -> None:
+def test_a_bulk_append_leaves_the_settings_as_they_were(spark: SparkSession) -> None:
     spark.conf.set(BULK[0], "true")
     try:
-        with pytest.raises(ValueError, match="of the load"), writer.bulk():
+        with pytest.raises(ValueError, match="of the load"), bulk_writes(spark):
             assert [spark.conf.get(name) for name in BULK] == ["false", "false"]
             raise ValueError("of the load")
         assert [spark.conf.get(name, None) for name in BULK] == ["true", None]

@@ -125,9 +125,9 @@ class ModernGroup(ABC, Generic[Member]):
     def new_member(self, member_id: str) -> Member:
         """Create a member without any data."""
 
-    @abstractmethod
     def target_from_value(self, value: JsonObject) -> Any:
-        """Read a member's target assignment from the value of its record."""
+        """Read a member's target assignment from the value of its record: partitions, by topic id."""
+        return _read_partitions("topicId", value["topicPartitions"], None)
 
     @abstractmethod
     def is_subscribed_to_topic(self, topic: str) -> bool:
@@ -275,10 +275,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Create a member without any data."""
         return ConsumerMember(member_id)
 
-    def target_from_value(self, value: JsonObject) -> Partitions:
-        """Read the partitions, by topic id."""
-        return _read_partitions("topicId", value["topicPartitions"], None)
-
     def replay_member(self, member_id: str, value: JsonObject | None) -> None:
         """Replay a member's metadata. A tombstone removes the member and releases its partitions."""
         member = self.members.get(member_id)
@@ -372,10 +368,6 @@ class ShareGroup(ModernGroup[TopicMember]):
 
     type_name = "Share"
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
-        self.state_partition_metadata: JsonObject | None = None
-
     @property
     def state(self) -> GroupState:
         """Empty or Stable."""
@@ -384,14 +376,6 @@ class ShareGroup(ModernGroup[TopicMember]):
     def new_member(self, member_id: str) -> TopicMember:
         """Create a member without any data."""
         return TopicMember(member_id)
-
-    def target_from_value(self, value: JsonObject) -> Partitions:
-        """Read the partitions, by topic id."""
-        return _read_partitions("topicId", value["topicPartitions"], None)
-
-    def replay_state_partition_metadata(self, value: JsonObject | None) -> None:
-        """Replay the partitions for which the share state was initialized."""
-        self.state_partition_metadata = value
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         """Whether a member subscribes to the topic."""

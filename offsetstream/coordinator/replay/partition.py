@@ -382,7 +382,7 @@ _REPLAYS: dict[int, _Replay] = {
         ConsumerGroup, lambda group, r: group.replay_regular_expression(r.key["regularExpression"], r.value)
     ),
     **_common(ShareGroup, metadata=11, member=10, target_epoch=12, target=13),
-    15: _into_group(ShareGroup, lambda group, r: group.replay_state_partition_metadata(r.value)),
+    15: _into_group(ShareGroup, lambda *_: None),  # for which partitions the share state was initialized
     **_common(StreamsGroup, metadata=17, member=19, target_epoch=20, target=21),
     23: _into_group(StreamsGroup, lambda group, r: group.replay_topology(r.value)),
 }

@@ -28,9 +28,8 @@ from offsetstream.stream.records import (
     without_filtered,
 )
 from offsetstream.tables.filters import Filters
-from offsetstream.tables.parallel import Step, running_alongside
-from offsetstream.tables.size import MAX_SMALL_ROWS
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.rows import MAX_SMALL_ROWS
+from offsetstream.tables.transaction import BatchId, Step, running_alongside
 
 
 @dataclass(frozen=True)

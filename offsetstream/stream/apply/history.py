@@ -25,12 +25,11 @@ from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.ledger import count_between, count_uncounted, greatest_offsets, write_entries
 from offsetstream.tables.matching import merge_rows
 from offsetstream.tables.names import DECODED_LOGS, DECODED_TABLES, RECORD_TABLES, RECORDS, UNDECODABLE
-from offsetstream.tables.parallel import Step, in_parallel
 from offsetstream.tables.rows import belongs_to, partition_numbers, with_history_columns
 from offsetstream.tables.schema import load_schema
 from offsetstream.tables.small_tables import append_rows, read_rows
 from offsetstream.tables.tally import Log, Tally
-from offsetstream.tables.transaction import BatchId
+from offsetstream.tables.transaction import BatchId, Step, in_parallel
 from offsetstream.tables.write import TableWriter, task_writers
 
 

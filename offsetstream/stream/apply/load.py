@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from offsetstream.cluster.answers import PartitionEnds
 from offsetstream.errors import ClusterError, first_line
+from offsetstream.spark.session import bulk_writes
 from offsetstream.spark.source import KafkaSource
 from offsetstream.stream.apply.history import History, Sink
 from offsetstream.stream.apply.log_pass import HistoryTarget, LogPass, pass_on_driver, pass_over
@@ -171,7 +172,7 @@ class Loader:
         _TooSlowError.
         """
         started, target = datetime.now(UTC), history.target(batch)
-        with self._source.pass_over(filled, self._sink, target) as passed, self._sink.writer.bulk():
+        with self._source.pass_over(filled, self._sink, target) as passed, bulk_writes(self._sink.writer.spark):
             if datetime.now(UTC) - started > at_most:
                 raise _TooSlowError
             self._logs.require_same_topic()

@@ -40,8 +40,14 @@ from offsetstream.stream.records import (
 )
 from offsetstream.tables.filters import NO_FILTERS, Filters
 from offsetstream.tables.names import RECORD_TABLES, RECORDS
-from offsetstream.tables.rows import by_table, decode_on_driver, partition_numbers, with_history_columns
-from offsetstream.tables.size import SMALL_BYTES, Size
+from offsetstream.tables.rows import (
+    SMALL_BYTES,
+    Size,
+    by_table,
+    decode_on_driver,
+    partition_numbers,
+    with_history_columns,
+)
 from offsetstream.tables.task_rows import PackingWriter, TaskRows
 
 _RAW = ("offsets_partition", "record_offset", "record_timestamp", "key", "value")

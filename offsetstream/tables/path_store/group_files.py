@@ -23,7 +23,7 @@ from offsetstream.coordinator.reduction import GROUP
 from offsetstream.tables.files import NewFile
 from offsetstream.tables.matching import with_all_columns
 from offsetstream.tables.path_store.data_file import DataFile, FileReader
-from offsetstream.tables.size import Size
+from offsetstream.tables.rows import Size
 
 At = tuple[str, int]  # a table's id and version
 Hashes = npt.NDArray[np.uint64]

@@ -26,7 +26,7 @@ def cell(key_type: int, offset: int, value: Mapping[str, Any], *, version: int =
     assert decoded["error"] is None
     key_json, value_json = json.loads(decoded["key_json"]), json.loads(decoded["value_json"])
     timestamp = 1_700_000_000_000 + offset
-    return Cell(key_type, key_json["data"], value_json["version"], value_json["data"], offset, timestamp)
+    return Cell(key_type, key_json["data"], value_json["data"], offset, timestamp)
 
 
 def classic_member(member_id: str, assignment: bytes = FOO_0_1, **fields: Any) -> dict[str, Any]:

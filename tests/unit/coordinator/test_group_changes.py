@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offsetstream.codec.batches import LogRecord
-from offsetstream.codec.decoding import decode_records
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES, decode_records
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.partitioning import Coordinator
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.group_history.decoding import Span, decoded_changes
 from offsetstream.tables.names import ASSIGNMENT_HISTORY, DECODED_TABLES, GROUP_HISTORY, MEMBER_HISTORY
 from offsetstream.tables.rows import cell_of, flat_rows

@@ -81,7 +81,7 @@ def test_the_type_of_a_group_with_records_of_several(cells: list[Cell], group_ty
 
 
 def test_records_without_a_meaning_make_no_group() -> None:
-    removed_type = Cell(9, {"groupId": GROUP}, 0, {"topics": []}, 5, None)
+    removed_type = Cell(9, {"groupId": GROUP}, {"topics": []}, 5, None)
     assert derive_group([removed_type], group_id=GROUP, exists=False) is None
     offsets_only = derive_group([removed_type], group_id=GROUP, exists=True)
     assert offsets_only is not None

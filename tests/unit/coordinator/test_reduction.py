@@ -10,16 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES
 from offsetstream.codec.record_layouts import record_types
 from offsetstream.coordinator import GroupMetadataCache
 from offsetstream.coordinator.partitioning import Coordinator
-from offsetstream.coordinator.reduction import (
-    COMMIT_KEY_TYPES,
-    GROUP_KEY_TYPES,
-    group_facts,
-    last_record_per_cell,
-    new_coordinator_keeps,
-)
+from offsetstream.coordinator.reduction import GROUP_KEY_TYPES, group_facts, last_record_per_cell, new_coordinator_keeps
 from testkit.examples import examples
 from tests.conformance.case import BOTH
 from tests.conformance.histories import History

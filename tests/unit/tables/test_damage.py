@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from offsetstream.errors import DamagedTableError
-from offsetstream.tables.damage import require_whole_logs
+from offsetstream.tables.create import require_whole_logs
 from offsetstream.tables.ledger import write_entries
 from offsetstream.tables.location import damage_in
 from offsetstream.tables.lookup import Lookup

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetstream.tables.size import SMALL_BYTES, SMALL_ROWS, Size
+from offsetstream.tables.rows import SMALL_BYTES, SMALL_ROWS, Size
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def _group_record(row: Row) -> GroupRecord:
     cell = None
     if not row["is_tombstone"]:
         key, value = (json.loads(row[name])["data"] for name in ("key_json", "value_json"))
-        cell = Cell(row["key_type"], key, row["value_version"], value, row["record_offset"], row["record_timestamp_ms"])
+        cell = Cell(row["key_type"], key, value, row["record_offset"], row["record_timestamp_ms"])
     return GroupRecord((row["key_type"], row["key_json"]), cell, row["record_offset"], row["record_timestamp_ms"])
 
 

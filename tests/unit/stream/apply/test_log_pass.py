@@ -15,9 +15,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetstream.codec.decoding import DECODED_SCHEMA, decode_records
+from offsetstream.codec.decoding import COMMIT_KEY_TYPES, DECODED_SCHEMA, decode_records
 from offsetstream.coordinator.partitioning import partition_for
-from offsetstream.coordinator.reduction import COMMIT_KEY_TYPES
 from offsetstream.errors import TablesError
 from offsetstream.stream.apply import log_pass
 from offsetstream.stream.apply.log_pass import HistoryTarget, reduce_log
