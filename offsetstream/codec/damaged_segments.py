@@ -34,10 +34,11 @@ from offsetstream.codec.log_segments import (
     Report,
     Segment,
     Skip,
+    Transactions,
+    find_transactions,
     read_batches,
     without_earlier,
 )
-from offsetstream.codec.read_committed import Transactions, find_transactions
 from offsetstream.codec.wire import DecodeError
 from offsetstream.errors import SegmentError
 

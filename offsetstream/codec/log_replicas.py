@@ -12,8 +12,16 @@ from itertools import groupby
 from pathlib import Path
 
 from offsetstream.codec.batches import Extent, RecordBatch, is_transactional_or_control
-from offsetstream.codec.log_segments import OFFSETS_TOPIC, LogPartition, Report, Segment, read_windows, require_order
-from offsetstream.codec.read_committed import Transactions, find_transactions
+from offsetstream.codec.log_segments import (
+    OFFSETS_TOPIC,
+    LogPartition,
+    Report,
+    Segment,
+    Transactions,
+    find_transactions,
+    read_windows,
+    require_order,
+)
 
 _NO_EPOCH = -1  # nothing was written yet
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from offsetstream.codec.batches import NO_PRODUCER, NO_TIMESTAMP, ControlType, LogRecord, RecordBatch, control_type
 from offsetstream.codec.damaged_segments import find_surviving, read_undamaged
-from offsetstream.codec.log_segments import LogPartition, Report, Skip, read_segments
-from offsetstream.codec.read_committed import find_transactions
+from offsetstream.codec.log_segments import LogPartition, Report, Skip, find_transactions, read_segments
 from offsetstream.codec.records import jackson
 from offsetstream.dump.formats import RAW_SCHEMA, UnprintableRecords, escaped_text, first_unprintable, format_batch
 from offsetstream.errors import SegmentError

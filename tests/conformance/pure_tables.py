@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from offsetstream.codec import decode_records
 from offsetstream.codec.batches import LogRecord, RecordBatch
-from offsetstream.codec.read_committed import find_transactions
+from offsetstream.codec.log_segments import find_transactions
 from offsetstream.coordinator.groups import derive_group
 from offsetstream.coordinator.partitioning import Coordinator
 from offsetstream.coordinator.reduction import (

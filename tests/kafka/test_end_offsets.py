@@ -19,7 +19,7 @@ from offsetstream.coordinator.partitioning import partition_for
 from offsetstream.demo.topics import commit_plainly
 from offsetstream.embedded.clients import admin_client
 from offsetstream.embedded.kafka import EmbeddedKafka
-from offsetstream.stream.sampling import sample_book, sample_tables, sampler
+from offsetstream.stream.sampling import sample_book, sampler
 from offsetstream.views.reader import ViewReader
 from testkit import garbage
 from testkit.waiting import SECONDS, await_
@@ -45,7 +45,7 @@ def runner(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "START_SECONDS", 1.0)
-    monkeypatch.setattr(sample_tables, "_PAUSE", 1)
+    monkeypatch.setattr(sampler, "_PAUSE", 1)
     monkeypatch.setattr(sample_book, "_BLOCKED", timedelta(seconds=1))
 
 

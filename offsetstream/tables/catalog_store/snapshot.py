@@ -1,11 +1,13 @@
-"""A table of a catalog, created and opened by Spark: reads use its version, and commits are based on it.
+"""A table of a catalog, created and opened by Spark: its rows, its commits, and its files as far as SQL shows them.
 
-Each commit succeeds only if it is based on the table's current version.
+Reads use the version that was opened. Each commit succeeds only if it is based on the table's current version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import cached_property, reduce
@@ -29,10 +31,19 @@ from offsetstream.tables.catalog_store.commits import (
     Stamp,
     TableState,
     as_first_commit,
+    copied_session,
     first_stamp,
     table_state,
 )
 from offsetstream.tables.catalog_store.errors import is_conflict, translated_errors, translated_parts
+from offsetstream.tables.files import (
+    CurrentFiles,
+    SmallFiles,
+    StoredFiles,
+    TableFiles,
+    compaction_order,
+    small_files_of,
+)
 from offsetstream.tables.matching import RowKeys, find_changes, rows_with_keys, with_all_columns, with_users_columns
 from offsetstream.tables.rows import to_bytes
 from offsetstream.tables.schema import DELETED, HISTORY_DAY, SWITCHED_OFF, TableSchema, is_history, load_schema
@@ -43,6 +54,9 @@ from offsetstream.tables.task_rows import TaskRows
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+_DAY = re.compile(rf"/{HISTORY_DAY}=(\d{{4}}-\d\d-\d\d)/")
+# Spark's default would start thousands of tasks to list one folder.
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _APPEND_ONLY = "delta.appendOnly"
 _SAME_SIZE = 20  # versions; a table hardly grows within these, so its size is not read again
 _SMALL_BYTES = 16 << 20  # of files; their rows need several times as much memory
@@ -479,3 +493,59 @@ class CatalogSource(Source):
     def is_read_once(self) -> bool:
         """True: Spark returns the rows as a stream."""
         return True
+
+
+class CatalogFiles(TableFiles):
+    """The table's files, as Spark SQL shows them."""
+
+    def __init__(self, table: CatalogSnapshot) -> None:
+        self._table = table
+
+    def small_files(self) -> list[SmallFiles]:
+        """Return all sets of at least two files, even large ones: OPTIMIZE skips files that are large enough."""
+        today = datetime.now(UTC).date()
+        with translated_errors(self._table.where):
+            files = self._table.frame.inputFiles()
+        found = Counter(_day_of(file) for file in files)
+        return compaction_order((small_files_of(day, count, today) for day, count in found.items()), today)
+
+    def compact(self, crowd: SmallFiles) -> None:
+        """Compact the files with OPTIMIZE."""
+        where = "" if crowd.day is None else f"WHERE {HISTORY_DAY} = DATE '{crowd.day}'"
+        session = copied_session(self._table.tables.spark)
+        for setting in ("minFileSize", "maxFileSize"):
+            session.conf.set(f"spark.databricks.delta.optimize.{setting}", str(crowd.target_bytes))
+        with translated_errors(self._table.where, "compact"):
+            session.sql(f"OPTIMIZE {self._table.table} {where}").collect()
+
+    def clear(self) -> None:
+        """Run VACUUM; Delta deletes old log files itself when it writes a checkpoint."""
+        self._vacuum("")
+
+    def removable(self) -> set[str]:
+        """Return the names of the data files that a VACUUM would delete; SQL shows at most a thousand."""
+        return {path.rsplit("/", 1)[-1] for path in self._vacuum("DRY RUN")}
+
+    def present(self) -> CurrentFiles:
+        """Return number and bytes of the current data files, from DESCRIBE DETAIL."""
+        return CurrentFiles(*self._table.files_and_bytes)
+
+    def stored(self, without: Collection[str] = ()) -> StoredFiles:  # noqa: ARG002 - unused files are not counted anyway
+        """Return the data files of the current version: SQL shows neither unused files nor the log."""
+        present = self.present()
+        return StoredFiles(present.files, 0, present.bytes)
+
+    def lost(self) -> list[str]:
+        """Return nothing: Spark reports a missing file when it reads it."""
+        return []
+
+    def _vacuum(self, how: str) -> list[str]:
+        session = copied_session(self._table.tables.spark)
+        session.conf.set(_LISTING, "4")
+        with translated_errors(self._table.where, "clean up"):
+            return [row["path"] for row in session.sql(f"VACUUM {self._table.table} {how}").collect()]
+
+
+def _day_of(file: str) -> date | None:
+    found = _DAY.search(file)
+    return date.fromisoformat(found[1]) if found else None

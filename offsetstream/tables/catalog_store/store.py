@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from offsetstream.tables.catalog_store.commits import CatalogTables
-    from offsetstream.tables.catalog_store.files import CatalogFiles
-    from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot, CatalogSource
+    from offsetstream.tables.catalog_store.snapshot import CatalogFiles, CatalogSnapshot, CatalogSource
     from offsetstream.tables.task_rows import PackingWriter
 
 
@@ -90,8 +89,7 @@ class CatalogStore(Store):
 
     def files(self, table: Snapshot) -> CatalogFiles:
         """Return the files of an opened table, as far as SQL shows them."""
-        from offsetstream.tables.catalog_store.files import CatalogFiles  # noqa: PLC0415 - imports PySpark
-        from offsetstream.tables.catalog_store.snapshot import CatalogSnapshot  # noqa: PLC0415 - likewise
+        from offsetstream.tables.catalog_store.snapshot import CatalogFiles, CatalogSnapshot  # noqa: PLC0415 - of PySpark
 
         assert isinstance(table, CatalogSnapshot)  # noqa: S101 - of this store
         return CatalogFiles(table)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from offsetstream.codec.batches import ControlType, LogRecord, RecordBatch
-from offsetstream.codec.read_committed import find_transactions
+from offsetstream.codec.log_segments import find_transactions
 
 
 def data(offset: int, producer: int = -1, *, transactional: bool = False) -> RecordBatch:

@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from offsetstream.cluster.log_ends import RecordTimes, TopicPartitionKey
 from offsetstream.errors import LeaseError, TablesError
 from offsetstream.stream.sampling.sample_book import SampleBook, Tail
-from offsetstream.stream.sampling.sample_tables import Positions, SampleTables, read_samples
+from offsetstream.stream.sampling.sampler import Positions, SampleTables, read_samples
 from offsetstream.tables.names import END_OFFSETS, TOPIC_PARTITIONS
 from offsetstream.tables.path_store import PathStore
 from offsetstream.tables.small_tables import read_rows
