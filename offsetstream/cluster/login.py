@@ -236,7 +236,7 @@ class Signer:
 
     def _sign(self) -> Token:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Provider  # noqa: PLC0415 - of the extra msk
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - comes with it
 
         try:
             if _ROLE in self._options:

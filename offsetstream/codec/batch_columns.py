@@ -25,7 +25,7 @@ from offsetstream.codec.batches import (
     read_batch,
     read_varint,
 )
-from offsetstream.codec.columns import Bools, bitmap
+from offsetstream.codec.columns import Bools, bitmap, bytes_at
 from offsetstream.codec.wire import DecodeError
 
 RECORD_COLUMNS = pa.schema(
@@ -169,14 +169,14 @@ class _Scan:
 
     def varint(self) -> Numbers:
         """Read a zigzag varint of each record."""
-        byte = self._byte(self.at)
+        byte = bytes_at(self.data, self.at)
         number = (byte & _SEVEN_BITS).astype(np.uint64)
         self.at = self.at + 1
         rows = (byte >= _CONTINUED).nonzero()[0]
         for shift in range(7, 7 * _VARINT_BYTES, 7):
             if not len(rows):
                 break
-            byte = self._byte(self.at[rows])
+            byte = bytes_at(self.data, self.at[rows])
             number[rows] |= (byte & _SEVEN_BITS).astype(np.uint64) << np.uint64(shift)
             self.at[rows] += 1
             rows = rows[byte >= _CONTINUED]
@@ -191,10 +191,6 @@ class _Scan:
         start = self.at
         self.at = start + np.where(self.is_bad, 0, np.maximum(length, 0))
         return _Slices(start, self.at, length < 0)
-
-    def _byte(self, at: Numbers) -> npt.NDArray[np.uint8]:
-        """Return the byte at each position; only a bad record can be beyond the end."""
-        return self.data[np.minimum(at, len(self.data) - 1)]
 
 
 def _binary(data: npt.NDArray[np.uint8], slices: Sequence[_Slices], is_bad: Bools) -> Iterator[pa.Array]:

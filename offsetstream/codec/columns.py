@@ -93,15 +93,16 @@ class Cursor:
         self.fail((self.at > self.end).nonzero()[0], TRUNCATED)
         return start
 
-    def byte(self, start: Positions) -> npt.NDArray[np.uint8]:
-        """Return the byte at each `start`. Only a failed record can point beyond the last byte."""
-        return self.data[np.minimum(start, len(self.data) - 1)]
-
     def gather(self, start: Positions, dtype: str) -> Numbers:
         """Return the unaligned big-endian number at each `start`, in native byte order."""
         kind = np.dtype(dtype)
         view: Numbers = np.ndarray((len(self.data) - kind.itemsize + 1,), kind, self.data.data, 0, (1,))
         return view[np.minimum(start, len(view) - 1)].byteswap(inplace=True)
+
+
+def bytes_at(data: npt.NDArray[np.uint8], at: Positions) -> npt.NDArray[np.uint8]:
+    """Return the byte at each position. Only a failed record can point beyond the last byte."""
+    return data[np.minimum(at, len(data) - 1)]
 
 
 def _read_number(cursor: Cursor, dtype: str, where: Bools | None, default: int) -> Numbers:
@@ -148,7 +149,7 @@ def read_string(cursor: Cursor, where: Bools | None = None) -> Slices:
 def read_compact_string(cursor: Cursor, where: Bools) -> Slices:
     """Read a COMPACT_STRING from the records in `where`: byte length + 1 as UNSIGNED_VARINT, then the bytes."""
     start = cursor.advance(where.astype(np.int64))
-    length = cursor.byte(start).astype(np.int64)
+    length = bytes_at(cursor.data, start).astype(np.int64)
     np.copyto(length, 1, where=~where)
     long = length > _MAX_VARINT_BYTE
     if long.any():
@@ -163,7 +164,7 @@ def _read_longer_varint(cursor: Cursor, length: Positions, long: Bools) -> None:
     """Add the second and third byte of a varint. Records with a longer varint get BY_RECORD."""
     for shift in (7, 14):
         start = cursor.advance(long.astype(np.int64))
-        byte = cursor.byte(start).astype(np.int64)
+        byte = bytes_at(cursor.data, start).astype(np.int64)
         length += np.where(long, (byte - 1) << shift, 0)  # minus 1: removes the continuation bit of the byte before
         long = long & (byte > _MAX_VARINT_BYTE)
     cursor.fail(long.nonzero()[0], BY_RECORD)
@@ -176,14 +177,18 @@ def read_topic_id_tag(cursor: Cursor, where: Bools) -> tuple[Bools, Positions]:
     Returns which records have the tag, and the position of its 16 bytes. Like Kafka, ignore the tag's declared size.
     """
     start = cursor.advance(where.astype(np.int64))
-    count = cursor.byte(start)
+    count = bytes_at(cursor.data, start)
     rows = (where & (count != 0) & cursor.ok).nonzero()[0]
     tagged = np.zeros(len(where), np.bool_)
     if len(rows):
         at = start[rows]
         room = cursor.end[rows] - at
         alone = count[rows] == 1
-        plain = alone & (cursor.byte(at + 1) == _TOPIC_ID_TAG) & (cursor.byte(at + 2) <= _MAX_VARINT_BYTE)
+        plain = (
+            alone
+            & (bytes_at(cursor.data, at + 1) == _TOPIC_ID_TAG)
+            & (bytes_at(cursor.data, at + 2) <= _MAX_VARINT_BYTE)
+        )
         short = (alone & (room < _EMPTY_TAG_BYTES)) | (plain & (room < _TOPIC_ID_TAG_BYTES))
         tagged[rows] = plain & ~short
         cursor.fail(rows[short], TRUNCATED)
