@@ -154,45 +154,43 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer over a view: all that its command, its help and its output need.
+    """An answer about groups: all that its command, its help and its output need.
 
-    `name`: of the command, as in a settings file. `text`: its help, with examples. `times`: `at` for a state, now or at
-    a past time; else the column with the times of events, for `--since` and `--until`. `order`: SQL. `options`: click's
-    options of this command alone.
-
-    `rows` reads the rows, if `select` (SQL) of the view is not enough. `closing` sums them up. `shown` is what the
-    command's own options make of them, and `complete` adds cells to each, in place. `for_text` changes what text shows;
-    `worst` is its order, as for `--sort`, also of JSON and CSV if it `orders_data`. `not_ok`, `lag` and `time_lag`
-    (keys of a count and of seconds) add filters. `instead` answers in another way if the options ask for that.
-
-    A list of all groups may have millions of rows. `parts` reads them while they are printed. Such a list is laid out
-    as by Kafka's own tool: while the data are fresh, nothing follows it. `nothing` says what a named group lacks that
-    has no row. `found` makes the whole answer.
+    Most answers are `view`, `columns` and `closing`; functions are named where that is not enough. A list of all groups
+    may have millions of rows: `parts` reads them while they are printed. Such a list is laid out as by Kafka's own
+    tool: while the data are fresh, nothing follows it.
     """
 
-    name: str
-    text: str
-    columns: Sequence[Column] | Callable[[Asked, Rows], Sequence[Column]]
-    closing: Callable[[Asked, Rows], str] | None = None
-    view: str = ""
-    order: str = ""
-    times: str = "at"
+    name: str  # of the command, as in a settings file
+    text: str  # its help, with examples
+    columns: Sequence[Column]
+    closing: Callable[[Asked, Rows], str] | None = None  # sums the rows up
     filters: Sequence[Literal["group", "groups", "topic", "partition"]] = ("group", "topic")
-    options: Sequence[Callable[[Command], Command]] = ()
-    select: str = "*"
+    options: Sequence[Callable[[Command], Command]] = ()  # click's, of this command alone
+    cls: type[click.Command] = OneLineErrors
+    times: str = "at"  # `at` for a state, now or at a past time; else the column with the times of events
+
+    # Where the rows come from.
+    view: str = ""
+    select: str = "*"  # SQL
+    order: str = ""  # SQL
     rows: Callable[[Asked], Rows] | None = None
     parts: Callable[[Asked], Iterator[Part]] | None = None
-    found: Callable[[Asked], Found] | None = None
-    nothing: str = NOT_THERE
-    shown: Callable[[Asked, Rows], Rows] | None = None
-    complete: Callable[[Asked, Row], None] | None = None
+    nothing: str = NOT_THERE  # what a named group lacks that a list has no row of
+    found: Callable[[Asked], Found] | None = None  # makes the whole answer
+    instead: Callable[[dict[str, Any]], Callable[[], Found] | None] | None = None  # another answer, if options ask so
+
+    # What becomes of them.
+    shown: Callable[[Asked, Rows], Rows] | None = None  # by the command's own options
+    complete: Callable[[Asked, Row], None] | None = None  # adds cells, in place
+    columns_of: Callable[[Asked, Rows], Sequence[Column]] | None = None  # those of `columns` that a call shows
     for_text: Callable[[Rows], Rows] | None = None
+    worst: str | None = None  # the order of text, as for --sort
+    orders_data: bool = False  # whether that is also the order of JSON and CSV
     warnings: Callable[[Rows], list[str]] | None = None
     exit_code: Callable[[Asked, Rows, Rows], int] | None = None  # from the rows that are shown, and all rows
-    cls: type[click.Command] = OneLineErrors
-    instead: Callable[[dict[str, Any]], Callable[[], Found] | None] | None = None
-    worst: str | None = None
-    orders_data: bool = False
+
+    # Filters: which rows are not OK, and the keys of a count of messages and of a time in seconds.
     not_ok: Callable[[Row], bool] | None = None
     lag: str | None = None
     time_lag: str | None = None
@@ -208,7 +206,7 @@ class Answer:
             max_age_option,
             watch_option,
             tables_option,
-            partial(row_options, names=() if callable(self.columns) else [column.name for column in self.columns]),
+            partial(row_options, names=[column.name for column in self.columns]),
         ]
 
         def run(**options: Any) -> None:
@@ -271,7 +269,7 @@ class Answer:
             shown = list(compress(shown, late))
         exit_code = self.exit_code(asked, shown, rows) if self.exit_code else 0
         warnings += self.warnings(shown) if self.warnings else []
-        columns = self.columns(asked, shown) if callable(self.columns) else self.columns
+        columns = self.columns_of(asked, shown) if self.columns_of else self.columns
         if self.complete:
             for row in shown:
                 self.complete(asked, row)
@@ -282,7 +280,7 @@ class Answer:
 
     def _streamed(self, asked: Asked, read: Callable[[Asked], Iterator[Part]]) -> Found:
         """Return an answer whose rows are read while they are printed."""
-        columns = self.columns(asked, []) if callable(self.columns) else self.columns
+        columns = self.columns_of(asked, []) if self.columns_of else self.columns
 
         def parts() -> Iterator[Part]:
             for part in read(asked):

@@ -46,6 +46,59 @@ _STATE_WARNINGS = {
 _VIEWS = {"--offsets", "--members", "--state"}
 
 
+# Not in text. They distinguish two copies of a group.
+_COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"), *AGE)
+_VERBOSE = {
+    "leader_epoch",
+    "group_epoch",
+    "target_assignment_epoch",
+    "current_epoch",
+    "current_assignment",
+    "target_epoch",
+    "target_assignment",
+    "upgraded",
+}
+OFFSETS = (
+    Column("group", "GROUP", 15),
+    Column("topic", "TOPIC", 15),
+    Column("partition", "PARTITION", 10, "id"),
+    Column("leader_epoch", "LEADER-EPOCH", 15, "id"),
+    Column("current_offset", "CURRENT-OFFSET", 15, "id"),
+    Column("log_end_offset", "LOG-END-OFFSET", 15, "id"),
+    Column("lag", "LAG", 15, "number"),
+    Column("consumer_id", "CONSUMER-ID", 15, "member"),
+    Column("host", "HOST", 15),
+    Column("client_id", "CLIENT-ID"),
+    *_COPY,
+    Column("note", "NOTE"),
+)
+MEMBERS = (
+    Column("group", "GROUP", 15),
+    Column("consumer_id", "CONSUMER-ID", 15, "member"),
+    Column("group_instance_id", "GROUP-INSTANCE-ID", 17),
+    Column("host", "HOST", 15),
+    Column("client_id", "CLIENT-ID", 15),
+    Column("partitions", "#PARTITIONS", 15, "number"),
+    Column("current_epoch", "CURRENT-EPOCH", 15, "id"),
+    Column("current_assignment", "CURRENT-ASSIGNMENT", 20),
+    Column("target_epoch", "TARGET-EPOCH", 15, "id"),
+    Column("target_assignment", "TARGET-ASSIGNMENT", 20),
+    Column("upgraded", "UPGRADED"),
+    *_COPY,
+)
+STATE = (
+    Column("group", "GROUP", 15),
+    Column("coordinator", "COORDINATOR (ID)", 25),
+    Column("coordinator_id"),
+    Column("assignment_strategy", "ASSIGNMENT-STRATEGY", 20),
+    Column("state", "STATE", 20),
+    Column("group_epoch", "GROUP-EPOCH", 15, "id"),
+    Column("target_assignment_epoch", "TARGET-ASSIGNMENT-EPOCH", 25, "id"),
+    Column("members", "#MEMBERS", 0, "number"),
+    *_COPY,
+)
+
+
 class OneView(OneLineErrors):
     """A command that shows exactly one view, as Kafka's tool does; click would silently ignore a second one."""
 
@@ -138,7 +191,7 @@ describe_groups = Answer(
         click.option("--verbose", is_flag=True, help="Add columns: epochs and assignments."),
         cluster_options,
     ),
-    columns=(),
+    columns=list(dict.fromkeys([*OFFSETS, *MEMBERS, *STATE])),
     found=_described,
     cls=OneView,
 ).command()
@@ -241,59 +294,6 @@ def _summary(row: Row) -> str:
     epoch = f"generation {row['generation']}" if row["group_type"] == "Classic" else f"epoch {row['group_epoch']}"
     parts = [row["group_type"], row["state"], epoch, counted(row["member_count"], "member"), row["protocol"]]
     return ", ".join(part for part in parts if part)
-
-
-# Not in text. They distinguish two copies of a group.
-_COPY = (Column("offsets_partition"), Column("in_coordinator_partition"), Column("type"), *AGE)
-_VERBOSE = {
-    "leader_epoch",
-    "group_epoch",
-    "target_assignment_epoch",
-    "current_epoch",
-    "current_assignment",
-    "target_epoch",
-    "target_assignment",
-    "upgraded",
-}
-OFFSETS = (
-    Column("group", "GROUP", 15),
-    Column("topic", "TOPIC", 15),
-    Column("partition", "PARTITION", 10, "id"),
-    Column("leader_epoch", "LEADER-EPOCH", 15, "id"),
-    Column("current_offset", "CURRENT-OFFSET", 15, "id"),
-    Column("log_end_offset", "LOG-END-OFFSET", 15, "id"),
-    Column("lag", "LAG", 15, "number"),
-    Column("consumer_id", "CONSUMER-ID", 15, "member"),
-    Column("host", "HOST", 15),
-    Column("client_id", "CLIENT-ID"),
-    *_COPY,
-    Column("note", "NOTE"),
-)
-MEMBERS = (
-    Column("group", "GROUP", 15),
-    Column("consumer_id", "CONSUMER-ID", 15, "member"),
-    Column("group_instance_id", "GROUP-INSTANCE-ID", 17),
-    Column("host", "HOST", 15),
-    Column("client_id", "CLIENT-ID", 15),
-    Column("partitions", "#PARTITIONS", 15, "number"),
-    Column("current_epoch", "CURRENT-EPOCH", 15, "id"),
-    Column("current_assignment", "CURRENT-ASSIGNMENT", 20),
-    Column("target_epoch", "TARGET-EPOCH", 15, "id"),
-    Column("target_assignment", "TARGET-ASSIGNMENT", 20),
-    Column("upgraded", "UPGRADED"),
-    *_COPY,
-)
-STATE = (
-    Column("group", "GROUP", 15),
-    Column("coordinator", "COORDINATOR (ID)", 25),
-    Column("coordinator_id"),
-    Column("assignment_strategy", "ASSIGNMENT-STRATEGY", 20),
-    Column("state", "STATE", 20),
-    Column("group_epoch", "GROUP-EPOCH", 15, "id"),
-    Column("target_assignment_epoch", "TARGET-ASSIGNMENT-EPOCH", 25, "id"),
-    Column("members", "#MEMBERS", 0, "number"),
-    *_COPY,
-)
 
 
 def block(columns: Iterable[Column], rows: list[Row], *, verbose: bool) -> Block:

@@ -201,7 +201,7 @@ _COLUMNS = (
 _BURROW = Column("burrow", "BURROW", 6, "level", of="status")
 
 
-def _columns(asked: Asked, _: Rows) -> Sequence[Column]:
+def _columns_of(asked: Asked, _: Rows) -> Sequence[Column]:
     return [_BURROW if asked.options["burrow"] and each.name == _BURROW.name else each for each in _COLUMNS]
 
 
@@ -239,7 +239,8 @@ status = Answer(
         click.option("--burrow", is_flag=True, help="Also show Burrow's status (OK, WARN, ERR, NOTFOUND)."),
     ),
     rows=_judged,
-    columns=_columns,
+    columns=_COLUMNS,
+    columns_of=_columns_of,
     shown=_with_verdict,
     complete=_add_place,
     for_text=_without_repeated_reasons,

@@ -46,36 +46,48 @@ _BY: Mapping[str, tuple[Sequence[Column], Sequence[str]]] = {
 }
 
 
-def _columns(asked: Asked, rows: Rows) -> Sequence[Column]:
-    note = _NOTE if any(row["note"] for row in rows) else _SILENT_NOTE
-    time = (_TIME_LAG, Column("time_lag_seconds"), Column("time_lag_method")) if _has_time(asked) else ()
-    if (by := asked.options["by"]) != "partition":
-        counts = Column("partitions", "PARTITIONS", 10, "number"), _LAG, *time, _LAST_COMMIT
-        ours = Column("commit_time", unit="time", of="committed_ms"), Column("messages_lost"), *_AGE
-        return (*_BY[by][0], *counts, *ours, note)
-    return (
-        _GROUP,
-        _TOPIC,
-        Column("partition", "PARTITION", 9, "id"),
-        Column("current_offset", "CURRENT-OFFSET", 14, "id", of="committed_offset"),
-        Column("log_end_offset", "LOG-END-OFFSET", 14, "id"),
-        _LAG,
-        Column("consumer_id", of="member_id"),
-        Column("host", of="client_host"),
-        _CLIENT,
-        *time,
-        _LAST_COMMIT,
-        Column("commit_time", unit="time", of="committed_ms"),
-        Column("lag_read_committed"),
-        Column("messages_lost"),
-        Column("retention_used"),
-        Column("sampled_at", unit="time", of="sampled_ms"),
-        *_AGE,
-        note,
-    )
-
-
+_TIMES_OF_LAG = (_TIME_LAG, Column("time_lag_seconds"), Column("time_lag_method"))
 _AGE = (Column("as_of", unit="time", of="as_of_ms"), AGE[1])
+_COLUMNS = (
+    _GROUP,
+    _TOPIC,
+    Column("partition", "PARTITION", 9, "id"),
+    Column("current_offset", "CURRENT-OFFSET", 14, "id", of="committed_offset"),
+    Column("log_end_offset", "LOG-END-OFFSET", 14, "id"),
+    _LAG,
+    Column("consumer_id", of="member_id"),
+    Column("host", of="client_host"),
+    _CLIENT,
+    *_TIMES_OF_LAG,
+    _LAST_COMMIT,
+    Column("commit_time", unit="time", of="committed_ms"),
+    Column("lag_read_committed"),
+    Column("messages_lost"),
+    Column("retention_used"),
+    Column("sampled_at", unit="time", of="sampled_ms"),
+    *_AGE,
+    _NOTE,
+)
+_OF_SUMS = (
+    Column("partitions", "PARTITIONS", 10, "number"),
+    _LAG,
+    *_TIMES_OF_LAG,
+    _LAST_COMMIT,
+    Column("commit_time", unit="time", of="committed_ms"),
+    Column("messages_lost"),
+    *_AGE,
+    _NOTE,
+)
+
+
+def _columns_of(asked: Asked, rows: Rows) -> Sequence[Column]:
+    """Return the columns of partitions or of --by. Times are shown if they are asked for, notes if there are any."""
+    by, has_note, has_time = asked.options["by"], any(row["note"] for row in rows), _has_time(asked)
+    every = _COLUMNS if by == "partition" else (*_BY[by][0], *_OF_SUMS)
+    found = [each for each in every if has_time or each not in _TIMES_OF_LAG]
+    return found if has_note else [_SILENT_NOTE if each == _NOTE else each for each in found]
+
+
 _SELECTED = """
 group_id, offsets_partition, topic, partition, committed_offset, log_end_offset, lag, messages_lost, client_id,
 epoch_ms(commit_timestamp) AS committed_ms, epoch_ms(sampled_at) AS sampled_ms,
@@ -354,7 +366,8 @@ lag = Answer(
     ),
     view="lag",
     rows=_rows,
-    columns=_columns,
+    columns=_COLUMNS,
+    columns_of=_columns_of,
     shown=_summed,
     complete=_complete,
     closing=_closing,

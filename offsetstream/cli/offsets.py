@@ -51,7 +51,7 @@ _READ = (
 _ORDER = ("group_id", "topic", "partition", "offsets_partition")
 
 
-def _columns(asked: Asked, _: Rows) -> Sequence[Column]:
+def _columns_of(asked: Asked, _: Rows) -> Sequence[Column]:
     """Return the columns; text has no end offsets if none was sampled."""
     return [column for column in _LIST if asked.ends.has_any or not asked.is_text or column not in _ENDS]
 
@@ -184,7 +184,8 @@ list_offsets = Answer(
         ),
         cluster_options,
     ),
-    columns=_columns,
+    columns=_LIST,
+    columns_of=_columns_of,
     parts=_listed,
     nothing=_NOTHING,
     instead=_live_if_asked,
