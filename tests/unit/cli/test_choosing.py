@@ -185,6 +185,7 @@ def test_lag_is_summed_up(run: Run, world: Path, by: str, names: list[str]) -> N
         (["groups", "status", "--group", "group-1"], ["group-1", "group-10", "group-11"]),
         (["lag", "--topic", "o"], ["orders"]),
         (["offsets", "orphans", "--sort", "topic_"], ["topic_deleted_at", "topic_id"]),
+        (["lag", "--sort", "time"], ["time_lag", "time_lag_seconds", "time_lag_method"]),
     ],
 )
 def test_a_shell_completes_ids_and_columns(world: Path, typed: list[str], completed: list[str]) -> None:
