@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsetstream.cli.output import Column
-from offsetstream.cli.text import capitalized, counted, instant_text, length_text, print_line
+from offsetstream.cli.text import capitalized, counted, instant_text, length_text
 from offsetstream.errors import NoTableError
 from offsetstream.tables.names import OWNED
 from offsetstream.tables.placement import Placement, read_placement
@@ -171,11 +171,6 @@ class Age:
             is_loaded = "loaded" if state == OWNED else f"not loaded ({state})"
             lines.append(f"Offsets partition {partition} of group '{group_id}' is {is_loaded}")
         return lines
-
-    def warn(self, partitions: Collection[int] | None = None) -> None:
-        """Write the warnings of `lines` to stderr, in red."""
-        for line in self.lines(partitions):
-            print_line(line, fg="red")
 
     def lines_of(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
         """Return the warnings about the offsets partitions of rows; about all if there are no rows."""

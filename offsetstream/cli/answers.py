@@ -26,7 +26,16 @@ from offsetstream.cli.names import (
 from offsetstream.cli.options import PAUSE, UNREACHABLE, Command, max_age_option, output_of, row_options, tables_option
 from offsetstream.cli.output import Blocks, Closing, Column, Output, RereadParts
 from offsetstream.cli.settings_file import config_option
-from offsetstream.cli.text import Duration, Instant, capitalized, duration_text, instant_text, print_line, time_text
+from offsetstream.cli.text import (
+    Duration,
+    Instant,
+    capitalized,
+    duration_text,
+    instant_text,
+    print_line,
+    time_text,
+    warn,
+)
 from offsetstream.errors import NoTableError, TablesError, UsageError, first_line, is_interrupt
 from offsetstream.tables.location import store_at
 
@@ -144,12 +153,13 @@ class Asked:
             messages += missing_of(self.reader, [], [each], at=self.at) or [f"{nothing.format(each)}{then}"]
         return messages + missing_messages(self.reader, "topic", self.unseen_topics, ())
 
-    def view(self, name: str, *conditions: str) -> DuckDBPyRelation:
-        """Return the rows of a view about the groups and topics that meet the conditions."""
-        selected: dict[str, Sequence[Any]] = {"group_id": self.groups}
-        selected |= {"topic": self.topics} if self.topics else {}
-        selected |= {"partition": self.options["partition"]} if self.options.get("partition") else {}
-        return view_rows(self.reader, name, selected, *conditions)
+    def view(self, name: str, condition: str = "") -> DuckDBPyRelation:
+        """Return the rows of a view or table about the groups, topics and partitions, if it has such columns."""
+        wanted = {"group_id": self.groups, "topic": self.topics, "partition": self.options.get("partition")}
+        columns = self.reader.relation(name).columns
+        where = {column: values for column, values in wanted.items() if values and column in columns}
+        found = self.reader.relation(name, where)
+        return found.filter(condition) if condition else found
 
 
 @dataclass(frozen=True)
@@ -479,27 +489,6 @@ def fetch_sorted(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
 
 
-def view_rows(
-    reader: ViewReader, view: str, selected: Mapping[str, Sequence[str] | Sequence[int]], *conditions: str
-) -> DuckDBPyRelation:
-    """Return the rows of a view whose columns have one of the given values (none: any) and that meet the conditions."""
-    relation = reader.relation(view, {column: values or None for column, values in selected.items()})
-    for condition in filter(None, conditions):
-        relation = relation.filter(condition)
-    return relation
-
-
-def table_of(reader: ViewReader, table: str, where: Mapping[str, Any]) -> DuckDBPyRelation:
-    """Return the rows of a table whose columns have one of the given values; no values mean any."""
-    from offsetstream.tables.lookup import is_one_of
-
-    reader.define_table(table)
-    relation = reader.connection.table(f'"{table}"')
-    for column, values in where.items():
-        relation = relation.filter(is_one_of(column, values)) if values else relation
-    return relation
-
-
 class SampledEnds:
     """The sampled ends of the topics' logs, or why one is not known, and when those that were asked for were sampled.
 
@@ -613,8 +602,7 @@ def _print(output: Output, answer: Found, *, clears: bool) -> int:
     """Print an answer, and return its exit code."""
     if clears:
         output.clear()
-    for warning in answer.warnings:
-        print_line(warning, fg="red")
+    warn(answer.warnings)
     has_rows = bool(answer.rows if answer.blocks is None else answer.blocks)
     missing = () if has_rows else _known(answer.missing)
     if missing and output.is_text:

@@ -13,11 +13,9 @@ from offsetstream.cli.age import Age
 from offsetstream.cli.answers import (
     Row,
     at_option,
-    fetch_sorted,
     named_group_options,
     open_reader,
     require_groups,
-    table_of,
     topic_options,
 )
 from offsetstream.cli.failures import OneLineErrors
@@ -25,7 +23,7 @@ from offsetstream.cli.names import expand, is_pattern, missing_messages, missing
 from offsetstream.cli.options import client_properties, cluster_options, max_age_option, require_server, tables_option
 from offsetstream.cli.output import Output
 from offsetstream.cli.settings_file import config_option
-from offsetstream.cli.text import counted, print_line
+from offsetstream.cli.text import counted, print_line, warn
 from offsetstream.cluster.answers import omitted
 from offsetstream.errors import UsageError
 from offsetstream.operations.offset_file import HEADING, csv_lines
@@ -84,8 +82,7 @@ def export(
     exact, exact_topics = asked[0] & set(group), asked[1] & set(topic)
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
-    for line in age.warnings_for_groups(reader.store, group):
-        print_line(line, fg="red")
+    warn(age.warnings_for_groups(reader.store, group))
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
     missing = missing_of(reader, rows, exact, at=at) or [
@@ -107,7 +104,7 @@ def export(
 
 
 def _rows(reader: Any, group: tuple[str, ...], topic: tuple[str, ...]) -> list[Row]:
-    found = fetch_sorted(table_of(reader, "committed_offsets", {"group_id": group, "topic": topic}))
+    found = reader.rows("committed_offsets", {"group_id": group or None, "topic": topic or None})
     current = sorted(
         (row for row in found if row["in_coordinator_partition"]), key=itemgetter("group_id", "topic", "partition")
     )

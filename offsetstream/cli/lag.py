@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetstream.cli.age import AGE
-from offsetstream.cli.answers import Answer, Asked, Found, Row, Rows, ends_text, fetch_sorted, is_late, view_rows
+from offsetstream.cli.answers import Answer, Asked, Found, Row, Rows, ends_text, fetch_sorted, is_late
 from offsetstream.cli.options import (
     UNREACHABLE,
     client_properties,
@@ -115,8 +115,7 @@ def _rows(asked: Asked) -> Rows:
         columns += _SELECTED_TIME
     rows = fetch_sorted(found.select(columns), "group_id, topic, partition")
     if asked.options["not_ok"]:
-        levels = view_rows(asked.reader, "group_status", {"group_id": asked.groups}).select("group_id, level")
-        level_of = dict(levels.fetchall())
+        level_of = dict(asked.view("group_status").select("group_id, level").fetchall())
         for row in rows:
             row["level"] = level_of.get(row["group_id"])
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from offsetstream.cli.answers import Answer, Asked, Row, Rows, fetch_sorted, in_period, table_of, view_rows
+from offsetstream.cli.answers import Answer, Asked, Row, Rows, fetch_sorted, in_period
 from offsetstream.cli.output import Column
 from offsetstream.cli.text import counted
 
@@ -17,14 +17,16 @@ FROM "wanted commits" """
 
 def _commits(asked: Asked) -> Rows:
     period = in_period("record_timestamp", asked.since, asked.until)
-    where = {"group_id": asked.groups, "topic": asked.topics, "partition": asked.options["partition"]}
-    asked.reader.define("wanted commits", table_of(asked.reader, "offset_commits", where).sql_query())
+    asked.reader.define("wanted commits", asked.view("offset_commits").sql_query())
     moves = asked.reader.connection.sql(_MOVES)
     rows = fetch_sorted(moves.filter(period) if period else moves, "group_id, topic, partition, log_id, record_offset")
     reasons: dict[tuple[int, int, int], str] = {}
     if any(row["is_tombstone"] for row in rows):
-        view = view_rows(asked.reader, "tombstone_reasons", {"group_id": asked.groups}, period)
-        fetched = view.select("log_id, offsets_partition, record_offset, reason").fetchall()
+        fetched = (
+            asked.view("tombstone_reasons", period)
+            .select("log_id, offsets_partition, record_offset, reason")
+            .fetchall()
+        )
         reasons = {row[:3]: row[3] for row in fetched}
     for row in rows:
         reason = reasons.get((row["log_id"], row["offsets_partition"], row["record_offset"]))

@@ -39,6 +39,12 @@ def print_line(line: str, *, err: bool = True, fg: str | None = None) -> None:
     click.echo(click.style(text, fg=fg) if fg and allows_color() else text, err=err or bool(_prefix.get()))
 
 
+def warn(lines: Sequence[str]) -> None:
+    """Print warnings to stderr, in red on a terminal."""
+    for line in lines:
+        print_line(line, fg="red")
+
+
 def allows_color() -> bool:
     """Tell whether a terminal may have colours (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")

@@ -23,7 +23,7 @@ from offsetstream.cli.options import (
 )
 from offsetstream.cli.output import Column, Output
 from offsetstream.cli.settings_file import config_option
-from offsetstream.cli.text import counted, print_line
+from offsetstream.cli.text import counted, print_line, warn
 from offsetstream.cluster.client import Cluster, readable_partitions, require_to_see, require_to_see_everything
 from offsetstream.tables.create import require_cluster
 from offsetstream.tables.lease import HeartbeatWatch, is_job_alive
@@ -106,7 +106,7 @@ def _verify(store: Store, cluster: Cluster, properties: dict[str, str], options:
     require_to_see_everything(cluster)
     if with_topic:
         readable_partitions(cluster)
-    Age.of(ViewReader(store)).warn()
+    warn(Age.of(ViewReader(store)).lines())
     has_job = partial(is_job_alive, store, print_line, HeartbeatWatch())
     has_job()  # watch a job of another host now, so that --settle is left for the comparison
     with kafka_admin(cluster.bootstrap_server, properties) as admin:
