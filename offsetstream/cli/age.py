@@ -115,7 +115,8 @@ class Age:
         """Return as of when the offsets partitions of the groups are known; of all, if none is named or all are new."""
         times = [as_of for as_of, _ in self.by_partition.values()]
         if groups and any(map(self._is_old, times)):
-            times = [as_of for as_of, _ in _selected(self.by_partition, self._homes(tables, groups) or None)]
+            homes = self._homes(tables, groups) & self.by_partition.keys()
+            times = [as_of for as_of, _ in _selected(self.by_partition, homes or None)]
         return times
 
     def _is_old(self, as_of: datetime | None) -> bool:

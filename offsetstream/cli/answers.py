@@ -124,8 +124,8 @@ class Asked:
         return "".join(f"{word}{instant_text(at)}" for word, at in bounds if at) + (f", {as_of}" if as_of else "")
 
     def read_if_named(self, found: Iterable[T]) -> Iterable[T]:
-        """Read what a text says of named groups: if that is nothing, the text has no heading either."""
-        return list(found) if self.is_text and self.groups else found
+        """Read what a text says of named groups or of the past: if that is nothing, it has no heading either."""
+        return list(found) if self.is_text and (self.groups or self.at) else found
 
     def plain_warnings(self) -> list[str]:
         """Return the warnings before a list of groups: what is not loaded, stale or unknown."""
@@ -140,14 +140,20 @@ class Asked:
         """Return what follows a list of groups: the age of end offsets, and of data that are old or of the past."""
         sampled = self.ends.text(self.age.now)
         if self.at is not None:
-            ends = f"; {sampled}" if sampled else ""
-            return f"{capitalized(self.as_of)}{ends}.{unknown_text(self.reader)}"
+            ends, is_told = f"; {sampled}" if sampled else "", self.is_empty and not self.groups
+            return f"{capitalized(self.as_of)}{ends}.{'' if is_told else unknown_text(self.reader)}"
         old = self.age.line_if_old(self.reader.store, self.groups) if self.is_text else None
         return " ".join(filter(None, (sampled and f"{capitalized(sampled)}.", old))) or None
 
+    def nothing_known(self) -> list[str]:
+        """Return a message if an answer about all groups at a past time has no row because nothing is known of it."""
+        if self.at and not self.groups and not self.age.by_partition:
+            return [f"nothing is known at {instant_text(self.at)}: the job has not loaded the offsets partitions"]
+        return no_history_messages(self.reader, self.groups, self.at)
+
     def plain_missing(self, nothing: str = NOT_THERE) -> list[str]:
         """Return a message for each group and topic that a list lacks; `nothing` if that is all that is known."""
-        messages = no_history_messages(self.reader, self.groups, self.at) if self.is_empty else []
+        messages = self.nothing_known() if self.is_empty else []
         then = " at that time" if self.at else ""
         for each in sorted(self.unseen):
             messages += missing_of(self.reader, [], [each], at=self.at) or [f"{nothing.format(each)}{then}"]
@@ -264,7 +270,7 @@ class Answer:
         """Return what is found; `groups` and `topics` are the ids that the user gave, without those of patterns."""
         rows = self.rows(asked) if self.rows else self.read(asked)
         missing = missing_of(asked.reader, rows, groups, topics, asked.at)
-        missing += [] if rows else no_history_messages(asked.reader, asked.groups, asked.at)
+        missing += [] if rows else asked.nothing_known()
         asked.missing = missing
         closing = self.closing(asked, rows) if self.closing else ""
         if self.times == "at":
@@ -272,6 +278,8 @@ class Answer:
         else:
             age = asked.age.until(asked.until)
             warnings = age.warnings_for_groups(asked.reader.store, asked.groups, asked.since)
+        if asked.at is None and asked.until is None:
+            warnings = asked.age.loading_lines(asked.reader.store, asked.groups) + warnings
         shown = [row for row in rows if self.not_ok(row)] if self.not_ok and asked.options["not_ok"] else rows
         shown = self.shown(asked, shown) if self.shown else shown
         if self.lag and self.time_lag:
@@ -489,6 +497,9 @@ def fetch_sorted(relation: DuckDBPyRelation, order: str = "") -> list[Row]:
         raise TablesError(f"cannot read the tables: {first_line(error)}") from error
 
 
+_NOT_SAMPLED = "not sampled"
+
+
 class SampledEnds:
     """The sampled ends of the topics' logs, or why one is not known, and when those that were asked for were sampled.
 
@@ -502,7 +513,7 @@ class SampledEnds:
         self._has_all = False
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, End]:
-        """Return the end of each known partition."""
+        """Return the end of each partition, or why it is unknown; nothing if no end was ever sampled."""
         if not self._has_all and (unknown := {topic for topic, _ in places} - self._known.keys()):
             # A second call means many calls: read all at once.
             self._has_all = bool(self._known)
@@ -510,7 +521,8 @@ class SampledEnds:
             self._known |= {topic: {} for topic in unknown - self._known.keys()}
         rows = {place: row for place in places if (row := self._known.get(place[0], {}).get(place))}
         self._sampled |= {row["sampled_at"] for row in rows.values() if row["error"] is None}
-        return {place: row["error"] or row["high_watermark"] for place, row in rows.items()}
+        ends: dict[TopicPartition, End] = dict.fromkeys(places, _NOT_SAMPLED) if self.has_any else {}
+        return ends | {place: row["error"] or row["high_watermark"] for place, row in rows.items()}
 
     @cached_property
     def has_any(self) -> bool:

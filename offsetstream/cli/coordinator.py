@@ -180,7 +180,7 @@ def _wrong(rows: list[Row]) -> tuple[int, list[str]]:
         place = f"offsets partition {row['offsets_partition']} of group '{row['group']}'"
         if row["offsets_partition"] is None:
             wrong.append(f"the tables do not know the offsets partition of group '{row['group']}': {_WHY_UNKNOWN}.")
-        elif not row["coordinator_available"]:
+        elif row["coordinator_id"] is None or row["coordinator_available"] is False:
             wrong.append(f"{place} has no coordinator in the tables.")
         if row.get("differs"):
             wrong.append(

@@ -82,7 +82,7 @@ def export(
     exact, exact_topics = asked[0] & set(group), asked[1] & set(topic)
     reader = open_reader(tables, at, group, max_age=max_age)
     age = Age.of(reader)
-    warn(age.warnings_for_groups(reader.store, group))
+    warn([*([] if at else age.loading_lines(reader.store, group)), *age.warnings_for_groups(reader.store, group)])
     rows = _rows(reader, group, topic)
     found = {row["group_id"] for row in rows}
     missing = missing_of(reader, rows, exact, at=at) or [

@@ -122,11 +122,15 @@ def _add_place(_: Asked, row: Row) -> None:
 
 
 def _exit_code(asked: Asked, shown: Rows, rows: Rows) -> int:
-    """Return the exit code. A stale group counts even if --verdict hides it: its verdict is unknown."""
+    """Return the exit code. A stale group counts even if --verdict hides it: its verdict is unknown.
+
+    So are all groups while no offsets partition is loaded.
+    """
     fail_on = asked.options["fail_on"]
     if any(row["level"] in _FAILS[fail_on] for row in shown):
         return NOT_OK
-    return STALE if fail_on != "never" and any(row["is_stale"] for row in rows) else 0
+    is_unknown = not asked.age.by_partition or any(row["is_stale"] for row in rows)
+    return STALE if fail_on != "never" and is_unknown else 0
 
 
 def _causes(rows: Rows) -> list[str]:

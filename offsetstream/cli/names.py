@@ -146,7 +146,7 @@ def _missing_text(tables: Store, column: str, name: str, at: datetime | None) ->
     connection, names = reader.connection, _names_sql(reader, column)
     nearest = connection.execute(
         f"""SELECT {column} FROM ({names})
-            WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.6
+            WHERE length({column}) < {_LONGEST} AND jaro_winkler_similarity({column}, ?) > 0.7
             ORDER BY jaro_winkler_similarity({column}, ?) DESC, {column} LIMIT 3""",  # noqa: S608 - our names
         [name[:_LONGEST], name[:_LONGEST]],
     ).fetchall()
@@ -250,10 +250,12 @@ def no_history_messages(reader: ViewReader, groups: Collection[str], at: datetim
 def unknown_text(reader: ViewReader) -> str:
     """Return which offsets partitions an answer for a past time lacks; an empty text if none."""
     unknown = [row for row in getattr(reader, "unknown", ()) if row["group_id"] is None]
+    if not unknown:
+        return ""
     partitions = {row["offsets_partition"] for row in unknown}
-    return (
-        f" {counted(len(partitions), 'offsets partition')} unknown at that time: {_why(unknown[0])}." if unknown else ""
-    )
+    starts = [row["unknown_before"] for row in unknown]
+    last = unknown[starts.index(None if None in starts else max(starts))]
+    return f" {counted(len(partitions), 'offsets partition')} unknown at that time: {_why(last)}."
 
 
 def _why(row: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ to a pager. A pipe or a file gets everything, uncut.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -37,6 +38,7 @@ ROWS_PER_PART = 1000  # rows; few enough for memory, since each may be long
 _MISSING = "-"
 # A longer cell overflows its column: padding all other cells to 32,767 characters would print gigabytes of spaces.
 _WIDEST = 250
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO}  # another try may succeed
 _PIECE = 1 << 16  # characters per write
 
 
@@ -275,8 +277,10 @@ class Output:
         except (OSError, ValueError) as error:
             raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError | ValueError) -> UsageError:
+    def _unwritable(self, error: OSError | ValueError) -> OffsetstreamError:
         reason = error.strerror if isinstance(error, OSError) else error
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return OffsetstreamError(f"cannot write {self.file}: {reason}")
         return UsageError(f"cannot write {self.file}: {reason}. Name another file by --file")
 
     def _window(self) -> Terminal | None:

@@ -176,8 +176,8 @@ KEEP_HISTORY = Option(
     KEPT,
 )
 MAX_AGE = Option(
-    "Show samples older than this as unknown; 'none' shows all (default: 6 times the longer of the job's --trigger and "
-    "--sample-interval, at least 120; after run --once 3600).",
+    "Call data that are older stale, and what is judged by them unknown; 'none': no data (default: 6 times the longer "
+    "of the job's --trigger and --sample-interval, at least 120; after run --once 3600).",
     metavar="SECONDS",
     kind=AGE,
 )

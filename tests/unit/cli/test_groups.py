@@ -228,10 +228,10 @@ def test_a_group_that_is_not_there(run: Run) -> None:
     result = run("groups", "describe", "--group", "nope", "--group", "app")
     assert result.exit_code == 1
     assert "\napp " in result.stdout
-    assert result.stderr.endswith("Error: group 'nope' is not there; nearest: 'moved'\n")
+    assert result.stderr.endswith("Error: group 'nope' is not there\n")
     as_json = run("groups", "describe", "--group", "nope", "--output", "json")
     assert (as_json.exit_code, as_json.stdout) == (1, "[]\n")
-    assert as_json.stderr == "Error: group 'nope' is not there; nearest: 'moved'\n"
+    assert as_json.stderr == "Error: group 'nope' is not there\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all-groups", "--group", "app"]])

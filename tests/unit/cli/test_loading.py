@@ -5,11 +5,23 @@ import pytest
 
 from offsetstream.cli.age import Age
 from offsetstream.tables.path_store import PathStore
+from testkit.tables import create_empty_tables
 from tests.unit.cli.conftest import Run, write_cluster, write_states
 
 
-@pytest.mark.parametrize("arguments", [["groups", "list"], ["groups", "describe", "--all-groups"], ["offsets", "list"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["groups", "list"],
+        ["groups", "describe", "--all-groups"],
+        ["groups", "rebalances"],
+        ["lag", "--all-groups"],
+        ["offsets", "expiring"],
+        ["offsets", "list"],
+    ],
+)
 def test_a_look_up_warns_while_partitions_are_loading(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    create_empty_tables(tmp_path)
     write_cluster(tmp_path)
     write_states(tmp_path, ["OWNED", "LOADING", "FAILED", "UNLOADED", "OWNED"])
     result = run(*arguments, "--output", "json", tables=tmp_path)
@@ -46,3 +58,13 @@ def test_the_warning_says_whether_the_partition_of_a_group_is_loaded(run: Run, t
         "Offsets partition 12 of group 'my-group' is loaded",
         "Offsets partition 27 of group 'testgroup' is not loaded (LOADING)",
     ]
+
+
+def test_nothing_is_known_of_tables_that_no_job_has_loaded(run: Run, tmp_path: Path) -> None:
+    """`groups status` was green, and `--at` an empty answer."""
+    create_empty_tables(tmp_path)
+    shown = run("groups", "status", tables=tmp_path)
+    assert (shown.exit_code, "No offsets partition is known yet" in shown.stderr) == (5, True)
+    for command in (("groups", "list"), ("lag", "--all-groups")):
+        past = run(*command, "--at", "1m", tables=tmp_path)
+        assert (past.exit_code, past.stdout, "nothing is known at" in past.stderr) == (1, "", True)
