@@ -1,4 +1,4 @@
-"""`offsetstream coordinator`: the offsets partition of a group, and the broker that coordinates it."""
+"""`offsetstream coordinator` and `partition-for`: a group's offsets partition, and the broker that coordinates it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from offsetstream.cli.options import (
     connect_to_tables_cluster,
     max_age_option,
     output_of,
+    output_options,
     reading_timeout_option,
     row_options,
     tables_option,
 )
 from offsetstream.cli.output import Column
 from offsetstream.cli.settings_file import config_option
+from offsetstream.coordinator import partitioning
 from offsetstream.errors import UsageError
 from offsetstream.settings.places import is_utf8
 from offsetstream.tables.lookup import Row
@@ -200,3 +202,31 @@ def _wrong(rows: list[Row]) -> tuple[int, list[str]]:
                 f"{row['cluster_offsets_partition']} is led by {row['cluster_leader'] or 'no broker'}."
             )
     return code or int(bool(wrong)), wrong
+
+
+_PLACES = (Column("group_id", "GROUP", 15), Column("partition", "PARTITION"))
+
+
+@click.command(
+    "partition-for",
+    epilog="""\b
+Examples:
+  offsetstream partition-for my-group
+  offsetstream partition-for my-group another-group --partitions 100 --output json""",
+)
+@click.argument("group", nargs=-1, required=True)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Number of partitions of __consumer_offsets (offsets.topic.num.partitions of the brokers).",
+)
+@output_options
+def partition_for(group: tuple[str, ...], partitions: int, **options: Any) -> None:
+    """Print the partition of __consumer_offsets that holds each group.
+
+    The leader of that partition is the group's coordinator. This needs no cluster.
+    """
+    rows = [{"group_id": group_id, "partition": partitioning.partition_for(group_id, partitions)} for group_id in group]
+    output_of(options).table(_PLACES, rows)

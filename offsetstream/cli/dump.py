@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from offsetstream.cli.lines import file_option, open_output
-from offsetstream.cli.options import cluster_options
+from offsetstream.cli.options import client_properties, cluster_options
 from offsetstream.cli.segments import Skipped, open_partitions, skip_damaged_option, warn
 from offsetstream.cli.settings_file import config_option
 from offsetstream.cli.text import counted, print_line
@@ -113,9 +113,9 @@ def _dump_cluster(
     output_file: str | None,
 ) -> UnprintableRecords | None:
     # PySpark and the Kafka client take seconds to import, and log segments need neither.
-    from offsetstream.cli.cluster_dump import ClusterDump
+    from offsetstream.dump.topic import ClusterDump
 
-    cluster_dump = ClusterDump(bootstrap_server, command_config, wanted)
+    cluster_dump = ClusterDump(bootstrap_server, client_properties(command_config), wanted)
     with open_output(output_file) as target:
         return cluster_dump.write(line_format, master, target)
 

@@ -62,7 +62,7 @@ SUBCOMMANDS = {
         "dump": ("offsetstream.cli.dump:dump", "Print the records of log segments, or of a cluster."),
         "decode": ("offsetstream.cli.lines:decode", "Decode records from lines of JSON."),
         "encode": ("offsetstream.cli.lines:encode", "Encode decoded records as a Kafka release writes them."),
-        "partition-for": ("offsetstream.cli.partition_for:partition_for", "Print the offsets partition of a group."),
+        "partition-for": ("offsetstream.cli.coordinator:partition_for", "Print the offsets partition of a group."),
     },
 }
 

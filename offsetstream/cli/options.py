@@ -17,8 +17,6 @@ from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile
 from offsetstream.settings.places import is_databricks
 from offsetstream.settings.schema import Setting, Settings, settings_of
-from offsetstream.tables.create import require_cluster
-from offsetstream.tables.location import store_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +133,8 @@ def connect_to_tables_cluster(
     asked: type[Asked], tables: Store, bootstrap_server: str, command_config: str | None
 ) -> Asked:
     """Return an `asked` for the cluster at the address. Raise TablesError if the tables are of another cluster."""
+    from offsetstream.tables.create import require_cluster
+
     cluster = asked(bootstrap_server, client_properties(command_config))
     require_cluster(tables, cluster.cluster_id())
     return cluster
@@ -183,6 +183,8 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def open_with_spark(tables: str, session: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[Store]:
     """Yield the tables, in a Spark session if they need one."""
+    from offsetstream.tables.location import store_at
+
     store = store_at(tables)
     if store.needs_spark:
         with session() as spark:

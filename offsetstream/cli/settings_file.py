@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -23,8 +23,9 @@ from offsetstream.errors import OffsetstreamError, UsageError, first_line, is_in
 from offsetstream.settings import kinds, schema
 from offsetstream.settings.config_file import ConfigFile, Key
 from offsetstream.settings.schema import PREFIX
-from offsetstream.tables.location import store_at
-from offsetstream.tables.store import Store
+
+if TYPE_CHECKING:
+    from offsetstream.tables.store import Store
 
 ALL_CLUSTERS = "--all-clusters"
 # Keys of a context's meta: the options that select the file, what fills the context with a cluster's settings, and the
@@ -213,6 +214,8 @@ def _query_all_clusters(ctx: click.Context, ask: Command, clusters: Mapping[str,
 
 def stores_of(ctx: click.Context, clusters: Mapping[str, Callable[[], object]]) -> dict[str, Store]:
     """Return the tables of each cluster. Raise UsageError if the user names tables for all clusters."""
+    from offsetstream.tables.location import store_at
+
     require_from_file(ctx)
     stores = {}
     for name, fill in clusters.items():

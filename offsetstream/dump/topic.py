@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import islice, pairwise
 from pathlib import Path
@@ -15,10 +15,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offsetstream.cluster.client import Cluster, readable_partitions
+from offsetstream.cluster.login import java_plugins
 from offsetstream.dump.formats import UnprintableRecords, escaped_text, first_unprintable, format_batch
+from offsetstream.errors import UsageError
+from offsetstream.spark.failures import explain_failure
+from offsetstream.spark.local import local_session
 from offsetstream.spark.source import KafkaSource
 
-SESSION = {
+_SESSION = {
     # Limits the memory of each Python worker: one batch and its text.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
@@ -27,6 +32,35 @@ STAGED_OFFSETS = 2_000_000  # offsets per round: their text is staged on disk an
 _UNPRINTABLE = "offsets_partition INT, record_offset BIGINT, reason STRING, count BIGINT"
 
 Range = tuple[int, int]
+
+
+class ClusterDump:
+    """A dump of a cluster. Creating it checks access and offsets, so that no file is written if that fails."""
+
+    def __init__(self, bootstrap_server: str, properties: Mapping[str, str], wanted: Collection[int]) -> None:
+        self._properties = properties
+        self._bootstrap_server = bootstrap_server
+        self._cluster = Cluster(bootstrap_server, properties)
+        self._ranges = _ranges(self._cluster, wanted)
+
+    def write(self, line_format: str, master: str, target: BinaryIO) -> UnprintableRecords | None:
+        """Read the records by Spark and write the lines; see `dump`."""
+        source = KafkaSource(self._bootstrap_server, self._properties)
+        spark = local_session(master, _SESSION, java_plugins(self._properties))
+        try:
+            with explain_failure(self._cluster):
+                return dump(spark, source, self._ranges, line_format, target)
+        finally:
+            spark.stop()
+
+
+def _ranges(cluster: Cluster, wanted: Collection[int]) -> dict[int, Range]:
+    present = readable_partitions(cluster)
+    unknown = sorted(set(wanted) - set(present))
+    if unknown:
+        raise UsageError(f"__consumer_offsets has no partition {unknown[0]}: it has 0 to {len(present) - 1}")
+    ends = cluster.partition_ends(wanted or present)
+    return {number: (end.log_start_offset, end.last_stable_offset) for number, end in ends.items()}
 
 
 def dump(
