@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ COMMANDS = (
 def tables(tmp_path: Path) -> Path:
     new_tables(tmp_path)
     append_rows(tmp_path, "offset_commits", [commit("app", "t", 0, 100)])
+    loaded = {"offsets_partition": 0, "load_state": "OWNED", "caught_up_at": datetime.now(UTC)}
+    append_rows(tmp_path, "offsets_partitions", [loaded])
     return tmp_path
 
 
