@@ -1,4 +1,4 @@
-"""Answers of look-ups: an answer over a view is declared, and this module makes its command and its output."""
+"""Answers of look-ups: an answer is declared, and this module makes its command and its output."""
 
 from __future__ import annotations
 
@@ -616,14 +616,13 @@ def _print(output: Output, answer: Found, *, clears: bool) -> int:
         output.clear()
     warn(answer.warnings)
     has_rows = bool(answer.rows if answer.blocks is None else answer.blocks)
-    missing = () if has_rows else _known(answer.missing)
-    if missing and output.is_text:
-        pass
-    elif answer.blocks is not None:
-        output.blocks(answer.blocks, closing=answer.closing)
-    else:
-        output.table(answer.columns, answer.rows, order=answer.order, closing=answer.closing)
-    missing = missing or _known(answer.missing)
+    missing = None if has_rows else _known(answer.missing)  # with rows, it may be known only after the last one
+    if not (missing and output.is_text):
+        if answer.blocks is not None:
+            output.blocks(answer.blocks, closing=answer.closing)
+        else:
+            output.table(answer.columns, answer.rows, order=answer.order, closing=answer.closing)
+    missing = _known(answer.missing) if missing is None else missing
     for message in missing:
         print_line(f"Error: {message}")
     code = _known(answer.exit_code)
