@@ -8,7 +8,7 @@ Timestamps are milliseconds since 1970.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offsetstream.coordinator.groups import derive_group
@@ -144,11 +144,12 @@ class GroupTimeline:
 
 
 def changes_by_step(
-    records: Iterable[GroupRecord], timeline: GroupTimeline, ends: Collection[int] = ()
-) -> Iterator[Changes]:
+    records: Iterable[GroupRecord], timeline: GroupTimeline, ends: Collection[int] = (), open_end: int | None = None
+) -> Generator[Changes, None, GroupRecord | None]:
     """Put one group's records, in log order, into its timeline, and yield the changes of each step.
 
-    A step always ends at the record offsets in `ends`, whatever follows.
+    A step always ends at the record offsets in `ends`, whatever follows. Changes of a last step that ends at `open_end`
+    are not yielded; its last record is returned.
     """
     last: GroupRecord | None = None
     for record in records:
@@ -156,8 +157,11 @@ def changes_by_step(
             yield timeline.changes(last.record_offset, last.record_timestamp_ms)
         timeline.put(record)
         last = record
+    if last is not None and last.record_offset == open_end:
+        return last
     if last is not None:
         yield timeline.changes(last.record_offset, last.record_timestamp_ms)
+    return None
 
 
 def is_same_step(record: GroupRecord, following: GroupRecord) -> bool:

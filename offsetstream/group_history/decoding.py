@@ -131,19 +131,22 @@ def _group(row: _Row) -> tuple[int, int, str]:
 
 def _changes_of_group(rows: Iterable[_Row], span: Span, timeline: GroupTimeline) -> Iterator[Changes]:
     final: dict[CellKey, Cell] = {}
+    closes_at, closed_at_ms = span.end - 1 if span.is_closed else None, span.closed_at_ms
     for (is_final, is_within), part in groupby(rows, lambda row: (row["is_final"], row["record_offset"] >= span.start)):
         records = map(_record, part)
         if is_final:  # of the span, or older
             final |= {record.key: record.cell for record in records if record.cell is not None}
         elif is_within:
-            yield from changes_by_step(records, timeline, span.steps_end_at)
+            # The state at the end belongs to a step that ends there: of two rows of one offset none would be the last.
+            closing = yield from changes_by_step(records, timeline, span.steps_end_at, closes_at)
+            closed_at_ms = closed_at_ms if closing is None else closing.record_timestamp_ms
         else:
             for record in records:
                 timeline.put(record)
             timeline.changes(span.start - 1, None)  # these changes were written before
     if span.is_closed:
         timeline.become(final)
-        yield timeline.changes(span.end - 1, span.closed_at_ms)
+        yield timeline.changes(span.end - 1, closed_at_ms)
 
 
 def _record(row: _Row) -> GroupRecord:

@@ -152,7 +152,7 @@ def _compare(tables: Store) -> Derivation:
             result.differences += unreadable
             continue
         derived = _derived(recorded, written, spans, names)
-        ended = _ended_by_loads(recorded, written, complete_from)
+        ended = _ended_by_loads(recorded, written, derived, complete_from)
         result.not_compared += ended.num_rows
         for table in DECODED_TABLES:
             ours, theirs = (_before(ended, rows[table]) for rows in (written, derived))
@@ -195,17 +195,25 @@ def _derived(recorded: pa.Table, written: _Tables, spans: Spans, names: Mapping[
     return changes_on_driver(recorded, Decoding(spans, {table: {} for table in DECODED_TABLES}, NO_BATCH), names)
 
 
-def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping[int, datetime | None]) -> pa.Table:
+def _ended_by_loads(
+    recorded: pa.Table, written: _Tables, derived: _Tables, complete_from: Mapping[int, datetime | None]
+) -> pa.Table:
     """Return the groups whose records compaction had removed before a load, and the offset where that shows.
 
-    If such a load did not find a group in the log, the group ended with its last offset, and no record explains that.
-    It is also unknown which cells were removed. This happens only before the history is complete.
+    If such a load did not find a group in the log, the group ended with its last offset, and no record explains that,
+    or the group's own record there, which was the load's last one, led to something else. It is also unknown which
+    cells were removed. This happens only before the history is complete.
     """
     # The batch id of every load is that of no batch.
     loaded = [rows.filter(pc.equal(rows["batch_id"], NO_BATCH.batch_id)) for rows in written.values()]
     places = pa.concat_tables(rows.select([*_PLACE, "record_timestamp"]) for rows in loaded)
     places = places.group_by(list(_PLACE)).aggregate([("record_timestamp", "min")])
-    unexplained = places.join(recorded.select(_PLACE), list(_PLACE), join_type="left anti")
+    alone = places.join(recorded.select(_PLACE), list(_PLACE), join_type="left anti")
+    last = places.group_by(list(_LOG)).aggregate([("record_offset", "max")])
+    last = last.rename_columns([*_LOG, "record_offset"])
+    other = places.join(last, [*_LOG, "record_offset"], join_type="left semi")
+    other = other.join(_places_that_differ(written, derived), list(_PLACE), join_type="left semi")
+    unexplained = pa.concat_tables([alone, other.select(alone.column_names)])
     ends = {
         (row["offsets_partition"], row["log_id"], row["record_offset"])
         for row in unexplained.to_pylist()
@@ -222,6 +230,18 @@ def _ended_by_loads(recorded: pa.Table, written: _Tables, complete_from: Mapping
     return pa.Table.from_pylist(rows, schema=pa.schema([*types, ("ended_at", pa.int64())]))
 
 
+def _places_that_differ(written: _Tables, derived: _Tables) -> pa.Table:
+    found = []
+    for table in DECODED_TABLES:
+        schema = load_schema(table).unsigned
+        found += [rows.select(_PLACE) for rows in _odd(schema, *_comparable(schema, written[table], derived[table]))]
+    return pa.concat_tables(found)
+
+
+def _comparable(schema: TableSchema, *tables: pa.Table) -> list[pa.Table]:
+    return [_unnamed(conform(rows, schema)) for rows in tables]
+
+
 def _is_before(at: datetime | None, complete_from: datetime | None) -> bool:
     return at is None or complete_from is None or as_utc(at) <= as_utc(complete_from)
 
@@ -236,8 +256,7 @@ def _before(ended: pa.Table, rows: pa.Table) -> pa.Table:
 
 def _differences(schema: TableSchema, ours: pa.Table, theirs: pa.Table) -> list[Difference]:
     """Return the first differences in log order. Most rows are equal."""
-    ours, theirs = (_unnamed(conform(rows, schema)) for rows in (ours, theirs))
-    ours, theirs = _odd(schema, ours, theirs)
+    ours, theirs = _odd(schema, *_comparable(schema, ours, theirs))
     offsets = sorted(offset for rows in (ours, theirs) for offset in rows["record_offset"].to_pylist())
     if not offsets:
         return []
