@@ -32,6 +32,7 @@ from offsetstream.cli.text import (
     capitalized,
     duration_text,
     instant_text,
+    length_text,
     print_line,
     time_text,
     warn,
@@ -136,12 +137,15 @@ class Asked:
             self.reader.define_table(table)
         return self.age.lines()
 
-    def plain_closing(self) -> str | None:
-        """Return what follows a list of groups: the age of end offsets, and of data that are old or of the past."""
+    def plain_closing(self, told: str = "") -> str | None:
+        """Return what follows a list of groups: the age of end offsets, and of data that are old or of the past.
+
+        `told` follows the past time.
+        """
         sampled = self.ends.text(self.age.now)
         if self.at is not None:
             ends, is_told = f"; {sampled}" if sampled else "", self.is_empty and not self.groups
-            return f"{capitalized(self.as_of)}{ends}.{'' if is_told else unknown_text(self.reader)}"
+            return f"{capitalized(self.as_of)}{told}{ends}.{'' if is_told else unknown_text(self.reader)}"
         old = self.age.line_if_old(self.reader.store, self.groups) if self.is_text else None
         return " ".join(filter(None, (sampled and f"{capitalized(sampled)}.", old))) or None
 
@@ -570,19 +574,14 @@ def require_period(since: datetime, until: datetime) -> None:
         raise UsageError(f"--since {instant_text(since)} is not before {instant_text(until)}: give an earlier --since")
 
 
-def age_text(at: datetime | None, now: datetime) -> str | None:
-    """Return the age of `at` relative to `now`, as text."""
-    return None if at is None else duration_text((now - at).total_seconds() * 1000)
-
-
 def ends_text(sampled: Collection[datetime], now: datetime) -> str:
     """Return when the end offsets behind an answer were sampled."""
     if not sampled:
         return "no end offset was sampled"
     oldest, newest = min(sampled), max(sampled)
     if (newest - oldest).total_seconds() < 1:
-        return f"end offsets as of {instant_text(newest)} ({age_text(newest, now)} old)"
-    return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)} (up to {age_text(oldest, now)} old)"
+        return f"end offsets as of {instant_text(newest)} ({length_text(now - newest)} old)"
+    return f"end offsets as of {instant_text(oldest)} to {instant_text(newest)} (up to {length_text(now - oldest)} old)"
 
 
 def show(output: Output, watch: float | None, ask: Callable[[], Found]) -> None:

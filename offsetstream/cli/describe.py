@@ -25,10 +25,9 @@ from offsetstream.cli.answers import (
 )
 from offsetstream.cli.failures import OneLineErrors
 from offsetstream.cli.group_state import Group, GroupBatch, read_batches
-from offsetstream.cli.names import unknown_text
 from offsetstream.cli.options import UNREACHABLE, cluster_options, connect_to_tables_cluster, is_unreachable
 from offsetstream.cli.output import Block, Blocks, Column, RereadParts, merge_blocks
-from offsetstream.cli.text import capitalized, counted, print_lines
+from offsetstream.cli.text import counted, print_lines
 from offsetstream.cluster.answers import no_offset
 from offsetstream.cluster.rights import describe_each
 from offsetstream.in_parts import in_parts
@@ -150,7 +149,7 @@ def _described(asked: Asked) -> Found:
     return Found(
         columns,
         RereadParts(parts),
-        lambda: _past_closing(asked, past) if asked.at else asked.plain_closing(),
+        lambda: asked.plain_closing(_summaries(past)),
         lambda: UNREACHABLE if isinstance(ends, _LiveEnds) and ends.is_silent else 0,
         asked.plain_missing,
         asked.plain_warnings(),
@@ -280,14 +279,12 @@ def _by_column(rows: Rows) -> Part:
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
-def _past_closing(asked: Asked, groups: Rows) -> str:
-    """Return the sentence that describes past groups: as of when, type, state, generation, members, protocol."""
+def _summaries(groups: Rows) -> str:
+    """Return what a sentence says of past groups: type, state, generation, members, protocol."""
     texts = [_summary(row) for row in groups]
     if len(texts) > 1:
         texts = [f"{row['group_id']}: {text}" for row, text in zip(groups, texts, strict=True)]
-    sampled = asked.ends.text(asked.age.now)
-    ends = f"; {sampled}" if sampled else ""
-    return f"{capitalized(asked.as_of)}: {'; '.join(texts) or 'no group'}{ends}.{unknown_text(asked.reader)}"
+    return f": {'; '.join(texts) or 'no group'}"
 
 
 def _summary(row: Row) -> str:

@@ -18,6 +18,8 @@ from offsetstream.views.verdicts import NOT_LOOKED, NOT_WELL, VERDICTS, WORDS
 
 _STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady")
 _TYPES = ("Classic", "Consumer", "Share", "Streams")
+# Brokers list newer types under a protocol type of the same name.
+_NEWER = {each: each.lower() for each in _TYPES if each != "Classic"}
 _READ = (
     *("group_id", "group_type", "protocol_type", "member_count", "state", "is_simple"),
     *("offsets_partition", "in_coordinator_partition"),
@@ -34,10 +36,8 @@ def _listed(asked: Asked) -> Iterator[Part]:
             if values:
                 wanted = [so_far and value in values for so_far, value in zip(wanted, part[name], strict=True)]
         kept = {name: list(compress(values, wanted)) for name, values in part.items()}
-        # Brokers list newer types under a protocol type of the same name.
-        newer = {each: each.lower() for each in _TYPES if each != "Classic"}
         types = zip(kept["group_type"], kept["protocol_type"], strict=True)
-        yield kept | {"protocol_type": [newer.get(group_type, own) for group_type, own in types]}
+        yield kept | {"protocol_type": [_NEWER.get(group_type, own) for group_type, own in types]}
 
 
 list_groups = Answer(

@@ -179,14 +179,13 @@ def _skipped(rows: list[Row]) -> str | None:
     for row in rows:
         if row["filters"] is not None:
             by_filters[row["filters"]] += row["filtered_count"] or 0
-    from offsetstream.tables.filters import Filters
+    if not by_filters:
+        return None
+    from offsetstream.tables.filters import Filters  # loads Arrow; most tables have no filters
 
-    return (
-        " ".join(
-            f"The filters skipped {counted(count, 'record')} since the last loads: {Filters.of(filters)}."
-            for filters, count in by_filters.items()
-        )
-        or None
+    return " ".join(
+        f"The filters skipped {counted(count, 'record')} since the last loads: {Filters.of(filters)}."
+        for filters, count in by_filters.items()
     )
 
 

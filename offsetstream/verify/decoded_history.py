@@ -212,7 +212,7 @@ def _ended_by_loads(
     last = places.group_by(list(_LOG)).aggregate([("record_offset", "max")])
     last = last.rename_columns([*_LOG, "record_offset"])
     other = places.join(last, [*_LOG, "record_offset"], join_type="left semi")
-    other = other.join(_places_that_differ(written, derived), list(_PLACE), join_type="left semi")
+    other = other.join(_that_differ(other.select(_PLACE), written, derived), list(_PLACE), join_type="left semi")
     unexplained = pa.concat_tables([alone, other.select(alone.column_names)])
     ends = {
         (row["offsets_partition"], row["log_id"], row["record_offset"])
@@ -230,11 +230,13 @@ def _ended_by_loads(
     return pa.Table.from_pylist(rows, schema=pa.schema([*types, ("ended_at", pa.int64())]))
 
 
-def _places_that_differ(written: _Tables, derived: _Tables) -> pa.Table:
+def _that_differ(places: pa.Table, written: _Tables, derived: _Tables) -> pa.Table:
+    """Return those of a few places at which the rows of both sides differ."""
     found = []
     for table in DECODED_TABLES:
         schema = load_schema(table).unsigned
-        found += [rows.select(_PLACE) for rows in _odd(schema, *_comparable(schema, written[table], derived[table]))]
+        there = (rows[table].join(places, list(_PLACE), join_type="left semi") for rows in (written, derived))
+        found += [rows.select(_PLACE) for rows in _odd(schema, *_comparable(schema, *there))]
     return pa.concat_tables(found)
 
 
